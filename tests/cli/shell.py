@@ -1,0 +1,125 @@
+"""The command line as users have it: a process of its own, in a directory of its own."""
+
+import fcntl
+import os
+import pty
+import select
+import struct
+import subprocess
+import sys
+import termios
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import vmcjob
+from tests.runs import end_everything
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+
+COMMAND = (sys.executable, "-m", "vmcjob")
+TIMEOUT_S = 240
+
+
+@dataclass(frozen=True)
+class Shell:
+    """A working directory and an environment without a site, a scheduler or colours."""
+
+    cwd: Path
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> Path:
+        """The embedded default's runs root."""
+        return self.cwd / "runs"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Ours, without what would make the commands behave as on this very machine."""
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("VMCJOB_", "NO_COLOR"))}
+        package = str(Path(vmcjob.__file__).parents[1])
+        isolated = {"HOME": str(self.cwd), "PATH": str(self.cwd), "PYTHONPATH": package}
+        return kept | isolated | dict(self.extra)
+
+    def run(
+        self, *arguments: str, python: tuple[str, ...] = COMMAND
+    ) -> subprocess.CompletedProcess:
+        """Run a command to its end, output as text."""
+        return subprocess.run(
+            [*python, *arguments],
+            cwd=self.cwd,
+            env=self.environment,
+            capture_output=True,
+            timeout=TIMEOUT_S,
+            encoding="utf-8",
+            errors="surrogateescape",
+            check=False,
+        )
+
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
+        """Start a command with pipes for its output."""
+        return subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.cwd,
+            env=self.environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run_on_terminal(self, *arguments: str, n_columns: int = 80) -> tuple[int, str]:
+        """Run a command on a terminal of so many columns: exit code and everything shown."""
+        parent, child = pty.openpty()
+        fcntl.ioctl(child, termios.TIOCSWINSZ, struct.pack("HHHH", 24, n_columns, 0, 0))
+        environment = {"TERM": "xterm"} | self.environment
+        for name in ("COLUMNS", "LINES"):
+            environment.pop(name, None)
+        process = subprocess.Popen(
+            [*COMMAND, *arguments],
+            cwd=self.cwd,
+            env=environment,
+            stdin=child,
+            stdout=child,
+            stderr=child,
+        )
+        os.close(child)
+        try:
+            shown = b"".join(_read_terminal(parent))
+        finally:
+            process.kill()
+            os.close(parent)
+        return process.wait(), shown.decode().replace("\r\n", "\n")
+
+
+@contextmanager
+def busy_slot(root: Path) -> Iterator[None]:
+    """Occupy the only slot of a runs root, so that everything submitted stays queued."""
+    (root / ".local").mkdir(parents=True, exist_ok=True)
+    with open(root / ".local" / "slot-0", "w") as slot:
+        fcntl.flock(slot, fcntl.LOCK_EX)
+        try:
+            yield
+        finally:
+            end_everything(root)  # before the slot is free for what is still queued
+
+
+def finish(run: RunDir, **changes) -> RunDir:
+    """Make a run look finished to everybody but its store."""
+    heartbeat = Heartbeat(
+        phase=Phase.DONE, step=1000, n_steps=1000, energy=-1.174476, error=0.000012
+    )
+    run.write_heartbeat(replace(heartbeat, **changes))
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
+    return run
+
+
+def _read_terminal(descriptor: int) -> Iterator[bytes]:
+    while True:
+        ready, _, _ = select.select([descriptor], [], [], TIMEOUT_S)
+        try:
+            piece = os.read(descriptor, 1 << 16) if ready else b""
+        except OSError:  # Linux says so when the last process has closed its side
+            return
+        if not piece:
+            return
+        yield piece

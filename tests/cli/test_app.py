@@ -1,0 +1,117 @@
+"""What all commands have in common: imports, errors, pipes, terminals."""
+
+import signal
+import sys
+
+import pytest
+
+from tests.cli.shell import Shell, busy_slot, finish
+from tests.runs import make_run
+from vmcjob.rundir import Outcome, OutcomeRecord
+
+HEAVY = {"jax", "jaxlib", "flax", "numpy", "scipy", "zarr", "rich"}
+
+
+def heavy_imports(shell: Shell, *arguments: str) -> set[str]:
+    """What a command imports of the packages that it should do without."""
+    program = (
+        "import sys\n"
+        "from vmcjob.cli import main\n"
+        "try:\n    main()\n"
+        "finally:\n    print(*sys.modules, file=sys.stderr)\n"
+    )
+    done = shell.run(*arguments, python=(sys.executable, "-c", program))
+    assert done.returncode == 0, done.stderr
+    modules = done.stderr.splitlines()[-1].split()
+    assert "vmcjob.cli" in modules
+    return HEAVY & set(modules)
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["--help", "--version", "submit --help", "status", "validate h.toml", "submit -n h.toml"],
+)
+def test_the_login_node_imports_nothing_heavy(shell, command):
+    """JAX takes seconds, NumPy and Rich a tenth of one each, and status is typed all day."""
+    for number in range(3):
+        finish(make_run(shell.runs, f"h2-{number:010}"))
+    assert heavy_imports(shell, *command.split()) == set()
+
+
+def test_submitting_imports_nothing_heavy(shell):
+    with busy_slot(shell.runs):
+        assert heavy_imports(shell, "submit", "h.toml") == set()
+
+
+def test_help_names_every_command_and_hides_the_machinery(shell):
+    done = shell.run("--help")
+    commands = ("validate", "submit", "status", "logs", "cancel", "aggregate", "run")
+    assert all(f"\n  {command} " in done.stdout for command in commands)
+    assert "local-queue" not in done.stdout
+    assert "..." not in done.stdout.partition("Commands:")[2]  # no sentence is cut
+    assert shell.run("-h").stdout == done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("validate absent.toml", 4, "absent.toml"),
+        ("validate bad.toml", 2, "bad.toml:2:1: "),
+        ("submit bad.toml", 2, "bad.toml:2:1: "),
+        ("status nothing", 4, "no run matches 'nothing' in runs"),
+        ("cancel nothing", 4, "no run matches 'nothing' in runs"),
+        ("logs nothing", 4, "no run matches 'nothing' in runs"),
+        ("aggregate nothing", 4, "no run matches 'nothing' in runs"),
+        ("run nothing", 4, "nothing: there is no such run"),
+        ("status --site absent.toml", 4, "absent.toml"),
+        ("submit h.toml --max-parallel 0", 2, "max-parallel"),
+        ("cancel", 2, "RUN"),
+        ("frobnicate", 2, "frobnicate"),
+    ],
+)
+def test_a_users_mistake_ends_in_a_sentence_and_an_exit_code(shell, command, code, message):
+    (shell.cwd / "bad.toml").write_text('name = "h"\nsystm = 1\n')
+    done = shell.run(*command.split())
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not shell.runs.exists()
+
+
+def test_a_reader_that_goes_away_is_no_error_worth_a_word(shell):
+    """`vmcjob status | head -1`: as other tools, we end as if by SIGPIPE, without a traceback."""
+    for number in range(3):
+        finish(make_run(shell.runs, f"h2-{number:010}"))
+    with shell.start("status") as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == ""
+        assert process.wait() == 128 + signal.SIGPIPE
+
+
+def test_a_terminal_that_cannot_show_a_letter_shows_a_question_mark(shell):
+    finish(make_run(shell.runs, "h2-0000000000", point={"Δ": 1.4}))
+    done = Shell(shell.cwd, {"PYTHONIOENCODING": "latin-1"}).run("status")
+    assert done.returncode == 0
+    assert "?=1.4" in done.stdout
+
+
+def test_colours_are_for_terminals_that_want_them(shell):
+    finish(make_run(shell.runs, "h2-0000000000"))
+    assert "\x1b[32mfinished" in shell.run_on_terminal("status")[1]
+    assert "\x1b" not in shell.run("status").stdout
+    for setting in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
+        assert "\x1b" not in Shell(shell.cwd, setting).run_on_terminal("status")[1]
+
+
+@pytest.mark.parametrize("n_columns", [40, 60, 80])
+def test_a_narrow_terminal_gets_narrow_lines(shell, n_columns):
+    finish(make_run(shell.runs, "h2-0000000000", point={"R": 1.4}), acceptance=0.5)
+    failed = make_run(shell.runs, "h2-1111111111")
+    failed.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="word " * 30))
+    plain = Shell(shell.cwd, {"NO_COLOR": "1"})
+    _, shown = plain.run_on_terminal("status", n_columns=n_columns)
+    assert max(map(len, shown.splitlines())) <= n_columns
+    assert "h2-1111111111" in shown

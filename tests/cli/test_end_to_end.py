@@ -1,0 +1,84 @@
+"""The main job with the real worker: submit, watch, kill, continue, aggregate."""
+
+import json
+import os
+import signal
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.runs import wait_until
+from vmcjob.rundir import Phase, RunDir, list_runs
+from vmcjob.status import State, examine
+
+pytestmark = pytest.mark.slow
+
+TINY = """
+name = "h"
+[system]
+atoms = [["H", 0.0, 0.0, 0.0]]
+[ansatz]
+determinants = 1
+layers = 1
+[sampler]
+walkers = 32
+warmup = 4
+[train]
+steps = {train}
+[evaluate]
+steps = 64
+warmup = 4
+[output]
+flush_seconds = 0.2
+"""
+
+
+def write_spec(shell: Shell, train: int) -> None:
+    (shell.cwd / "h.toml").write_text(TINY.format(train=train))
+
+
+def test_a_submitted_spec_ends_in_an_energy(shell):
+    write_spec(shell, 300)
+    done = shell.run("submit", "--follow", "h.toml")
+    assert done.returncode == 0, done.stderr
+    (run,) = list_runs(shell.runs)
+    last = done.stdout.splitlines()[-1]
+    assert last.split()[:3] == [run.path.name, "finished", "64/64"]
+    again = shell.run("submit", "h.toml")
+    assert "skipped: finished" in again.stdout
+    table = json.loads(shell.run("aggregate", "--json", "@last").stdout)
+    (row,) = table["rows"]
+    assert (row["runs"], row["n_steps"], row["run_ids"]) == (1, 64, [run.path.name])
+    # Hydrogen is -0.5 hartree, and nothing is below the ground state.
+    assert -0.5 - 5 * row["error"] < row["energy"] < -0.48
+
+
+def test_a_killed_run_is_dead_and_continues_when_submitted_again(shell):
+    """Nothing asks SIGKILL's victim: only the process table and the last commit tell of it."""
+    write_spec(shell, 20000)
+    assert shell.run("submit", "h.toml").returncode == 0
+    (run,) = list_runs(shell.runs)
+    wait_until(lambda: step_of_training(run) > 0, "training has begun")
+    heartbeat = run.read_heartbeat()
+    assert heartbeat is not None
+    os.kill(heartbeat.pid, signal.SIGKILL)
+    wait_until(lambda: examine(run).state is State.DEAD, "it is dead")
+    assert "dead" in shell.run("status").stdout
+    assert shell.run("submit", "h.toml").returncode == 0
+    wait_until(lambda: examine(run).state is State.RUNNING, "it runs again")
+    wait_until(lambda: is_beyond(run, heartbeat.step), "it has gone on")
+    assert "asked to stop" in shell.run("cancel", "h").stdout
+    wait_until(lambda: examine(run).state is State.PREEMPTED, "it has stopped")
+    events = [attempt["event"] for attempt in run.read_attempts()]
+    assert events == ["start", "lost", "start", "end"]
+
+
+def step_of_training(run: RunDir) -> int:
+    """Steps of training done, as the heartbeat says."""
+    heartbeat = run.read_heartbeat()
+    return heartbeat.step if heartbeat and heartbeat.phase is Phase.TRAIN else 0
+
+
+def is_beyond(run: RunDir, step: int) -> bool:
+    """Whether a living worker has trained further than that."""
+    return examine(run).state is State.RUNNING and step_of_training(run) > step

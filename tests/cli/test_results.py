@@ -1,0 +1,125 @@
+"""aggregate, as users type it."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+from tests.cli.shell import Shell, finish
+from tests.runs import make_run
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, list_runs
+from vmcjob.spec import dump_spec, parse_spec
+from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+
+N_STEPS = 400
+PROMISED = {"name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"}
+PROMISED |= {"converged", "run_ids"}
+WITH_REFERENCE = """
+name = "h2"
+[system]
+atoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]
+reference = -1.174476
+"""
+
+
+def evaluate(run: RunDir, seed: int, n_done: int = N_STEPS) -> None:
+    """Give a run a store with white noise around -1.17 hartree, one standard error 0.001."""
+    layout = Layout(n_train=0, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
+    store = RunStore.create(
+        run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
+    )
+    energies = -1.17 + 0.02 * np.random.default_rng(seed).normal(size=n_done)
+    ones = np.ones(n_done)
+    columns = {"energy": energies, "variance": 0.04 * ones}
+    columns |= {"acceptance": ones, "wall_time": ones}
+    store.commit(Commit(evaluate=columns, checkpoint=Checkpoint("evaluate", n_done, {})))
+
+
+@pytest.fixture
+def results(shell: Shell) -> Shell:
+    """Two finished runs of one system."""
+    for seed in range(2):
+        evaluate(finish(make_run(shell.runs, f"h2-000000000{seed}", seed=seed)), seed)
+    return shell
+
+
+def test_finished_runs_become_one_line_with_an_error_bar(results):
+    done = results.run("aggregate")
+    assert done.returncode == 0, done.stderr
+    title, line = done.stdout.splitlines()
+    assert title.split() == [
+        "name",
+        "energy",
+        "runs",
+        "steps",
+        "variance",
+        "tau",
+        "n_eff",
+        "verdict",
+    ]
+    assert line.startswith("h2 R=1.4  -1.1")
+    assert line.endswith("converged")
+    assert done.stderr == ""
+
+
+def test_an_energy_with_a_reference_shows_its_distance(results):
+    """-1.17 is 4.476 mHa above the exact energy of the spec, give or take its error."""
+    for run in list_runs(results.runs):
+        text = dump_spec(parse_spec(WITH_REFERENCE, "h2.toml").points[0].spec)
+        run.write_spec_text(text)
+    header, line = results.run("aggregate").stdout.splitlines()
+    off = float(line[header.index("off by mHa") :].split("(")[0])
+    assert off == pytest.approx(4.476, abs=3.0)
+
+
+def test_aggregate_json_has_the_promised_shape(results):
+    done = results.run("aggregate", "--json", "h2")
+    document = json.loads(done.stdout, parse_constant=pytest.fail)
+    assert (document["schema_version"], document["excluded"]) == (1, [])
+    (row,) = document["rows"]
+    assert set(row) >= PROMISED
+    assert (row["name"], row["runs"], row["n_steps"]) == ("h2 R=1.4", 2, 2 * N_STEPS)
+    assert row["run_ids"] == ["h2-0000000000", "h2-0000000001"]
+    assert abs(row["energy"] + 1.17) < 5 * row["error"] < 0.01
+
+
+def test_a_run_that_failed_is_left_out_aloud_and_sets_the_exit_code(results):
+    """A script must not take half of a sweep for the whole."""
+    failed = make_run(results.runs, "h2-0000000002", seed=2)
+    evaluate(failed, 2, n_done=100)
+    failed.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="the disk is full"))
+    done = results.run("aggregate")
+    assert done.returncode == 3
+    assert len(done.stdout.splitlines()) == 2
+    assert "h2-0000000002  FAILED: 100 of 400 evaluation steps" in done.stderr
+    assert done.stderr.splitlines()[-1] == "1 run left out"
+    excluded = json.loads(results.run("aggregate", "--json").stdout)["excluded"]
+    assert [set(item) for item in excluded] == [{"run_id", "reason"}]
+
+
+def test_a_run_that_was_not_started_is_without_a_result_too(results):
+    make_run(results.runs, "h2-0000000002", seed=2)
+    assert results.run("aggregate").returncode == 3
+    assert results.run("aggregate", "h2-0000000000", "h2-0000000001").returncode == 0
+
+
+def test_the_csv_table_keeps_every_digit(results):
+    done = results.run("aggregate", "-o", "table.csv")
+    assert done.stderr == "wrote table.csv\n"
+    with open(results.cwd / "table.csv", newline="") as file:
+        (row,) = csv.DictReader(file)
+    document = json.loads(results.run("aggregate", "--json").stdout)
+    assert float(row["energy"]) == document["rows"][0]["energy"]
+
+
+def test_a_table_that_cannot_be_written_is_an_error_with_its_path(results):
+    done = results.run("aggregate", "-o", "absent/table.csv")
+    assert done.returncode == 2
+    assert "absent/table.csv: cannot be written" in done.stderr
+
+
+def test_without_runs_there_is_an_empty_table(shell):
+    done = shell.run("aggregate", "--json")
+    assert done.returncode == 0
+    assert json.loads(done.stdout) == {"schema_version": 1, "rows": [], "excluded": []}

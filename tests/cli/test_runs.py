@@ -1,0 +1,169 @@
+"""status, logs and cancel, as users type them."""
+
+import json
+import os
+import time
+
+from tests.cli.shell import busy_slot, finish
+from tests.runs import make_run, sleeping_process
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, list_runs
+from vmcjob.status import State, examine
+
+
+def test_status_json_has_the_promised_shape(shell):
+    finish(make_run(shell.runs, "h2-0000000000"))
+    document = json.loads(shell.run("status", "--json").stdout)
+    assert document["schema_version"] == 1
+    (line,) = document["runs"]
+    promised = {"run_id", "name", "state", "step", "n_steps", "phase", "energy", "error"}
+    promised |= {"acceptance", "heartbeat_age_s", "job_id", "run_dir"}
+    assert promised <= set(line)
+    assert (line["run_id"], line["name"], line["state"]) == ("h2-0000000000", "h2", "FINISHED")
+    assert (line["phase"], line["step"], line["n_steps"]) == ("done", 1000, 1000)
+    assert (line["energy"], line["error"], line["acceptance"]) == (-1.174476, 0.000012, None)
+    assert line["run_dir"] == str(shell.runs / "h2-0000000000")
+
+
+def test_status_shows_one_aligned_line_per_run(shell):
+    finish(make_run(shell.runs, "h2-0000000000", created=1.0))
+    running = make_run(shell.runs, "benzene-1111111111", created=2.0)
+    running.write_heartbeat(
+        Heartbeat(
+            phase=Phase.EVALUATE,
+            step=312,
+            n_steps=1000,
+            energy=-231.5,
+            error=0.3,
+            acceptance=0.534,
+            eta_s=80.0,
+            time=time.time() - 1e-3,
+        )
+    )
+    failed = make_run(shell.runs, "h2-2222222222", created=3.0)
+    failed.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="the disk is full"))
+    lines = shell.run("status").stdout.splitlines()
+    assert [line.split()[0] for line in lines] == [
+        "run",
+        "h2-0000000000",
+        "benzene-1111111111",
+        "h2-2222222222",
+    ]
+    assert "finished  1000/1000" in lines[1]
+    assert "running   evaluate 312/1000  -231.5(3)" in lines[2]
+    assert "53%  1 min 20 s" in lines[2]
+    assert lines[1].index(".174476(12)") == lines[2].index(".5(3)")
+    assert lines[3].endswith("the disk is full")
+
+
+def test_status_without_runs_says_so_and_prints_nothing(shell):
+    done = shell.run("status")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "no runs in runs\n")
+    assert json.loads(shell.run("status", "--json").stdout) == {"schema_version": 1, "runs": []}
+
+
+def test_a_damaged_run_is_named_after_the_others_were_shown(shell):
+    finish(make_run(shell.runs, "h2-0000000000"))
+    make_run(shell.runs, "h2-1111111111").record_path.write_text("{")
+    done = shell.run("status")
+    assert done.returncode == 1
+    assert "h2-0000000000" in done.stdout
+    assert "h2-1111111111/run.json: damaged" in done.stderr
+
+
+def test_watching_ends_when_nothing_more_happens(shell):
+    run = make_run(shell.runs)
+    with sleeping_process() as worker:
+        process = Process.of_pid(worker.pid)
+        run.write_heartbeat(
+            Heartbeat(
+                phase=Phase.TRAIN, step=1, n_steps=9, pid=process.pid, process_start=process.start
+            )
+        )
+        with shell.start("status", "--watch", "--json") as watch:
+            assert watch.stdout is not None
+            assert json.loads(watch.stdout.readline())["runs"][0]["state"] == "RUNNING"
+            finish(run)
+            states = [json.loads(line)["runs"][0]["state"] for line in watch.stdout]
+            assert states[-1] == "FINISHED"
+            assert set(states[:-1]) <= {"RUNNING"}
+            assert watch.wait() == 0
+
+
+def test_watching_on_a_terminal_gives_it_back_and_leaves_the_table(shell):
+    finish(make_run(shell.runs))
+    code, shown = shell.run_on_terminal("status", "-w")
+    assert code == 0
+    assert shown.index("\x1b[?1049h") < shown.index("\x1b[?1049l") < shown.index("finished")
+
+
+def test_cancelling_takes_runs_out_of_the_queue(shell):
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+        done = shell.run("cancel", "h")
+        assert done.stdout.count("taken out of the queue") == 2
+        assert {examine(run).state for run in list_runs(shell.runs)} == {State.NEW}
+        assert shell.run("cancel", "h").stdout.count("not active (new)") == 2
+
+
+def test_a_run_on_another_host_is_cancelled_there(shell):
+    """A SIGTERM to its pid would hit whoever has that pid here."""
+    run = make_run(shell.runs)
+    run.write_heartbeat(
+        Heartbeat(phase=Phase.TRAIN, step=1, n_steps=9, host="elsewhere", pid=os.getpid())
+    )
+    done = shell.run("cancel", "h2")
+    assert done.returncode == 5
+    assert "runs on elsewhere; cancel it there" in done.stderr
+
+
+def test_a_run_that_cannot_be_cancelled_does_not_save_the_others(shell):
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+        broken, whole = list_runs(shell.runs)
+        broken.record_path.write_text("{")
+        done = shell.run("cancel", "h-*")
+        assert done.returncode == 5
+        assert done.stdout.splitlines()[1].split()[0] == whole.path.name
+        assert "run.json: damaged" in done.stderr
+        assert examine(whole).state is State.NEW
+
+
+def test_logs_are_printed_byte_by_byte(shell):
+    run = finish(make_run(shell.runs))
+    assert shell.run("logs", "h2").returncode == 4
+    run.log_path.write_bytes(b"step 1\n\xff\x00 garbage of a crash\n")
+    for options in ([], ["-f"]):
+        done = shell.run("logs", *options, "h2")
+        assert done.returncode == 0
+        assert done.stdout == "step 1\n\udcff\x00 garbage of a crash\n"
+
+
+def test_logs_of_several_runs_are_refused_with_their_names(shell):
+    for number in range(5):
+        make_run(shell.runs, f"h2-{number:010}", created=float(number))
+    done = shell.run("logs", "h2")
+    assert done.returncode == 2
+    assert "names 5 runs (h2-0000000000, h2-0000000001, h2-0000000002, ...)" in done.stderr
+
+
+def test_a_followed_log_grows_until_the_run_ends(shell):
+    run = make_run(shell.runs)
+    run.log_path.write_text("first\n")
+    with sleeping_process() as worker:
+        process = Process.of_pid(worker.pid)
+        run.write_heartbeat(
+            Heartbeat(
+                phase=Phase.TRAIN, step=1, n_steps=9, pid=process.pid, process_start=process.start
+            )
+        )
+        with shell.start("logs", "-f", "h2") as logs:
+            assert logs.stdout is not None
+            assert logs.stdout.readline() == "first\n"
+            with open(run.log_path, "a") as log:
+                log.write("second\n")
+            assert logs.stdout.readline() == "second\n"
+            with open(run.log_path, "a") as log:
+                log.write("last words\n")
+            finish(run)
+            assert logs.stdout.read() == "last words\n"
+            assert logs.wait() == 0

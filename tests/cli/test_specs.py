@@ -1,0 +1,178 @@
+"""validate and submit, as users type them."""
+
+import json
+import signal
+import sys
+import time
+from pathlib import Path
+
+from tests.cli.shell import Shell, busy_slot, finish
+from tests.runs import wait_until
+from vmcjob.rundir import Outcome, OutcomeRecord, list_runs
+from vmcjob.status import State, examine
+
+
+def test_complaints_about_all_specs_come_together(shell):
+    for name in ("a.toml", "b.toml"):
+        (shell.cwd / name).write_text('name = "h"\nsystm = 1\n')
+    done = shell.run("validate", "a.toml", "h.toml", "b.toml")
+    assert done.returncode == 2
+    assert "a.toml:2:1: " in done.stderr
+    assert "b.toml:2:1: " in done.stderr
+
+
+def test_a_valid_spec_is_called_valid(shell):
+    done = shell.run("validate", "h.toml")
+    assert done.stdout.splitlines()[1].split() == ["h.toml", "valid", "2", "runs"]
+
+
+def test_submitting_prints_ids_and_directories_and_what_to_type_next(shell):
+    with busy_slot(shell.runs):
+        done = shell.run("submit", "h.toml")
+        ids = [run.path.name for run in list_runs(shell.runs)]
+        assert done.returncode == 0
+        for run_id, line in zip(ids, done.stdout.splitlines()[1:], strict=True):
+            assert line.split()[::2] == [run_id, "submitted"]
+            assert line.endswith(f"runs/{run_id}")
+        assert "local scheduler: on this machine, 1 run at a time" in done.stderr
+        assert f"vmcjob logs -f {ids[0]}" in done.stderr
+        again = shell.run("submit", "h.toml")
+        assert again.returncode == 0
+        assert again.stdout.count("skipped: queued") == 2
+
+
+def test_what_to_type_next_looks_where_the_runs_are(shell):
+    """Copied and pasted, the hint must work."""
+    root = shell.cwd / "on scratch"
+    with busy_slot(root):
+        done = shell.run("submit", "--runs", "on scratch", "h.toml")
+        first = list_runs(root)[0].path.name
+    assert f"vmcjob logs -f --runs 'on scratch' {first}" in done.stderr
+
+
+def test_following_with_json_prints_nothing_but_json(shell):
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+    for run in list_runs(shell.runs):
+        finish(run)
+    done = shell.run("submit", "--json", "--follow", "h.toml")
+    assert len(json.loads(done.stdout)["skipped"]) == 2
+    assert done.stderr.count("-1.174476(12)") == 4  # followed, then in the table
+
+
+def test_submit_json_has_the_promised_shape(shell):
+    with busy_slot(shell.runs):
+        first = json.loads(shell.run("submit", "--json", "h.toml").stdout)
+        second = json.loads(shell.run("submit", "--json", "h.toml").stdout)
+    assert (first["schema_version"], second["schema_version"]) == (1, 1)
+    assert [set(item) for item in first["submitted"]] == [{"run_id", "job_id", "run_dir"}] * 2
+    assert first["skipped"] == []
+    assert second["submitted"] == []
+    assert [set(item) for item in second["skipped"]] == [{"run_id", "reason", "run_dir"}] * 2
+    for item in first["submitted"]:
+        assert Path(item["run_dir"]) == shell.runs / item["run_id"]
+        assert item["job_id"].startswith("local-")
+
+
+def test_a_dry_run_prints_what_the_worker_would_read_and_writes_nothing(shell):
+    done = shell.run("submit", "-n", "h.toml")
+    assert done.returncode == 0
+    assert not shell.runs.exists()
+    shown = [part for part in done.stdout.split("# would be submitted: ") if part]
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+        runs = list_runs(shell.runs)
+        assert [part.splitlines()[0] for part in shown] == [f"runs/{r.path.name}" for r in runs]
+        for part, run in zip(shown, runs, strict=True):
+            assert part.partition("\n")[2].strip() == run.read_spec_text().strip()
+        again = shell.run("submit", "-n", "h.toml")
+        assert again.stdout.splitlines() == [
+            f"# would be skipped: runs/{run.path.name}, queued" for run in runs
+        ]
+
+
+def test_what_a_laptop_leaves_aside_is_said(shell):
+    """A container that is asked for and not used must not pass in silence."""
+    assert "clusters only" not in shell.run("submit", "-n", "h.toml").stderr
+    with (shell.cwd / "h.toml").open("a") as spec:
+        spec.write('[resources]\ntime = "01:00:00"\n[container]\nimage = "vmc.sif"\n')
+    said = shell.run("submit", "-n", "h.toml").stderr
+    assert "[resources] and [container]: for clusters only" in said
+
+
+def test_the_runs_root_comes_from_option_environment_or_profile(shell):
+    (shell.cwd / "site.toml").write_text('runs = "from-profile"\n')
+    profile = Shell(shell.cwd, {"VMCJOB_SITE": "site.toml"})
+    environment = Shell(shell.cwd, {"VMCJOB_RUNS": "from-environment"})
+    for where, command in [
+        ("from-profile", profile.run("submit", "-n", "h.toml")),
+        ("from-profile", shell.run("submit", "-n", "--site", "site.toml", "h.toml")),
+        ("from-environment", environment.run("submit", "-n", "h.toml")),
+        ("from-option", environment.run("submit", "-n", "--runs", "from-option", "h.toml")),
+    ]:
+        assert f"# would be submitted: {where}/h-" in command.stdout
+
+
+def test_slurm_on_the_path_is_refused_and_local_is_the_way_out(shell):
+    sbatch = shell.cwd / "sbatch"
+    sbatch.write_text("#!/bin/sh\n")
+    sbatch.chmod(0o755)
+    done = shell.run("submit", "h.toml")
+    assert done.returncode == 5
+    assert "--local" in done.stderr
+    assert not shell.runs.exists()
+    assert shell.run("submit", "--local", "-n", "h.toml").returncode == 0
+
+
+def test_a_users_module_in_the_current_directory_does_not_reach_launcher_or_worker(shell):
+    """Installed commands do not look for modules in the current directory; nor may ours."""
+    (shell.cwd / "json.py").write_text("raise SystemExit('hit by json.py')")
+    program = "from vmcjob.cli import main; main()"
+    with busy_slot(shell.runs):
+        done = shell.run("submit", "h.toml", python=(sys.executable, "-P", "-c", program))
+        assert done.returncode == 0, done.stderr
+        run = list_runs(shell.runs)[0]
+        submission = run.read_submission()
+        assert submission is not None
+        assert submission.launcher is not None
+        time.sleep(0.5)
+        assert submission.launcher.is_alive()
+    assert "hit by" not in (shell.runs / ".local" / "launchers.log").read_text()
+
+
+def test_interrupting_follow_detaches_and_cancels_nothing(shell):
+    with busy_slot(shell.runs):
+        with shell.start("submit", "--follow", "h.toml") as follow:
+            assert follow.stderr is not None
+            wait_until(lambda: "queued" in follow.stderr.readline(), "it follows")
+            follow.send_signal(signal.SIGINT)
+            output, talk = follow.communicate()
+        assert follow.returncode == 130
+        assert "detached; the runs go on" in talk
+        assert "Traceback" not in talk
+        assert {examine(run).state for run in list_runs(shell.runs)} == {State.QUEUED}
+        assert output.count("submitted") == 2
+
+
+def test_following_ends_with_the_energy(shell):
+    """What is finished already is followed too: the answer is the same."""
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+    first, second = list_runs(shell.runs)
+    finish(first)
+    finish(second, energy=-0.5, error=0.0002)
+    done = shell.run("submit", "--follow", "h.toml")
+    assert done.returncode == 0
+    assert "-1.174476(12)" in done.stdout.splitlines()[-2]
+    assert "-0.50000(20)" in done.stdout.splitlines()[-1]
+
+
+def test_following_a_run_that_does_not_end_well_is_exit_code_3(shell):
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+    first, second = list_runs(shell.runs)
+    finish(first)
+    second.write_outcome(OutcomeRecord(outcome=Outcome.DIVERGED, message="NaN at step 7"))
+    done = shell.run("submit", "--follow", "h.toml")
+    assert done.returncode == 3
+    assert "NaN at step 7" in done.stderr

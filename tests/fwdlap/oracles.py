@@ -1,0 +1,52 @@
+"""The slow twin: value, Jacobian and Laplacian from a dense Hessian."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from vmcjob import fwdlap
+
+
+def dense(fun: Callable[[jax.Array], Any], x: jax.Array) -> tuple[Any, Any, Any]:
+    """(value, Jacobian with the direction axis first, Laplacian) of `fun` at `x`, any pytree.
+
+    Forward over forward, so that loops without a reverse rule have an oracle too.
+    """
+    flat = x.reshape(-1)
+
+    def of_flat(y: jax.Array) -> Any:
+        return fun(y.reshape(x.shape))
+
+    gradient = jax.jacfwd(of_flat)(flat)
+    hessian = jax.jacfwd(jax.jacfwd(of_flat))(flat)
+    return (
+        fun(x),
+        jax.tree.map(lambda j: jnp.moveaxis(j, -1, 0), gradient),
+        jax.tree.map(lambda h: jnp.trace(h, axis1=-2, axis2=-1), hessian),
+    )
+
+
+def assert_close(got: Any, expected: Any, rtol: float = 1e-9) -> None:
+    """Equality relative to the largest entry of each array: a cancellation has no scale."""
+    for a, b in zip(jax.tree.leaves(got), jax.tree.leaves(expected), strict=True):
+        scale = float(np.max(np.abs(b), initial=0.0))
+        np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * max(scale, 1e-300))
+
+
+def check(fun: Callable[[jax.Array], Any], x: jax.Array, rtol: float = 1e-9) -> None:
+    """Ours and the oracle, value, Jacobian and Laplacian, in one compilation."""
+
+    @jax.jit
+    def both(x: jax.Array) -> Any:
+        return fwdlap.derivatives(fun)(x), dense(fun, x)
+
+    got, expected = both(x)
+    float_leaves = [jnp.issubdtype(v.dtype, jnp.inexact) for v in jax.tree.leaves(expected[0])]
+    assert_close(got[0], expected[0], rtol)
+    for mine, oracle in zip(got[1:], expected[1:], strict=True):
+        pairs = zip(jax.tree.leaves(mine), jax.tree.leaves(oracle), float_leaves, strict=True)
+        kept = [(a, b) for a, b, is_float in pairs if is_float]
+        assert_close([a for a, _ in kept], [b for _, b in kept], rtol)

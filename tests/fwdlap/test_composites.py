@@ -1,0 +1,28 @@
+"""Whole wave functions and other compositions agree with the dense Hessian."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.fwdlap.composites import COMPOSITES
+from tests.fwdlap.oracles import check
+from vmcjob import fwdlap
+
+
+@pytest.mark.parametrize("name", COMPOSITES)
+def test_a_composition_agrees_with_the_hessian(name: str):
+    """Rules that are right one by one must be right together, at the sizes VMC uses them."""
+    check(COMPOSITES[name], jnp.asarray(np.random.default_rng(3).normal(size=(4, 3))))
+
+
+@pytest.mark.parametrize("name", ["ferminet", "psiformer"])
+def test_a_network_keeps_its_laplacian_under_vmap_and_chunking(name: str):
+    """Batching rules of what the interpreter emits must not mix walkers."""
+    walkers = jnp.asarray(np.random.default_rng(4).normal(size=(3, 4, 3)))
+    jet = fwdlap.laplacian(COMPOSITES[name])
+    batch = jax.jit(jax.vmap(jet))(walkers)
+    one = jax.jit(jet)
+    for i, r in enumerate(walkers):
+        for got, expected in zip(batch, one(r), strict=True):
+            np.testing.assert_allclose(got[i], expected, rtol=1e-9, atol=1e-9)

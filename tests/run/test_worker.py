@@ -1,0 +1,189 @@
+"""The worker, killed, stopped, resumed and refused, always as a real process."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+import xarray
+
+from tests.run.harness import (
+    HELIUM,
+    assert_same,
+    finish,
+    has_committed,
+    make_run,
+    results,
+    signal_when,
+    start,
+)
+from vmcjob.rundir import Outcome, RunDir
+from vmcjob.store import RunStore
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """One run from beginning to end."""
+    run = make_run(tmp_path_factory.mktemp("undisturbed"))
+    code, log = finish(start(run))
+    assert code == 0, log
+    return run
+
+
+def test_a_finished_run_says_so(undisturbed: RunDir) -> None:
+    """Outcome, heartbeat and attempts agree, and the heartbeat ends on the result."""
+    outcome, heartbeat = undisturbed.read_outcome(), undisturbed.read_heartbeat()
+    assert outcome is not None
+    assert heartbeat is not None
+    assert outcome.outcome is Outcome.FINISHED
+    assert (heartbeat.phase, heartbeat.step, heartbeat.n_steps) == ("done", 60, 60)
+    mean = RunStore.open(undisturbed.store_path).series("evaluate")["energy"].mean()
+    assert heartbeat.energy == pytest.approx(mean)
+    assert [attempt["event"] for attempt in undisturbed.read_attempts()] == ["start", "end"]
+
+
+@pytest.mark.parametrize(("phase", "n_steps"), [("train", 7), ("evaluate", 20)])
+def test_a_killed_run_resumes_to_the_same_bits(
+    phase: str, n_steps: int, undisturbed: RunDir, tmp_path: Path
+) -> None:
+    """SIGKILL in training or evaluation, then the same command again: nothing differs.
+
+    Catches anything left out of the checkpoint: keys, widths, the optimizer's memory, an
+    equilibration done twice.
+    """
+    run = make_run(tmp_path)
+    code = signal_when(start(run), signal.SIGKILL, has_committed(run, phase, n_steps))
+    assert code == -signal.SIGKILL
+    assert RunStore.open(run.store_path).n_committed["evaluate"] < 60
+    code, log = finish(start(run))
+    assert code == 0, log
+    assert_same(results(run), results(undisturbed))
+
+
+def test_a_run_asked_to_stop_commits_and_exits_75(undisturbed: RunDir, tmp_path: Path) -> None:
+    """SIGTERM: stopped at a block's edge, PREEMPTED, and taken up again to the same bits."""
+    run = make_run(tmp_path)
+    assert signal_when(start(run), signal.SIGTERM, has_committed(run, "train", 5)) == 75
+    outcome = run.read_outcome()
+    assert outcome is not None
+    assert outcome.outcome is Outcome.PREEMPTED
+    assert "SIGTERM" in outcome.message
+    assert finish(start(run))[0] == 0
+    assert_same(results(run), results(undisturbed))
+
+
+def test_a_run_goes_on_when_its_output_is_to_be_kept_otherwise(
+    undisturbed: RunDir, tmp_path: Path
+) -> None:
+    """What decides no numbers may change between attempts; the store stays as it was planned."""
+    run = make_run(tmp_path)
+    assert signal_when(start(run), signal.SIGTERM, has_committed(run, "train", 5)) == 75
+    run.write_spec_text(run.read_spec_text().replace("snapshots = 3", "snapshots = 20"))
+    code, log = finish(start(run))
+    assert code == 0, log
+    assert_same(results(run), results(undisturbed))
+
+
+def test_a_finished_run_run_again_stays_as_it_is(undisturbed: RunDir) -> None:
+    """Nothing is appended, nothing computed anew."""
+    before = results(undisturbed)
+    assert finish(start(undisturbed))[0] == 0
+    assert_same(results(undisturbed), before)
+
+
+def test_the_same_job_runs_on_two_devices(undisturbed: RunDir, tmp_path: Path) -> None:
+    """Other random numbers, same physics: evaluated energies agree within five error bars.
+
+    The parameters differ too, so this compares runs of an easy system, not samples of one state.
+    """
+    run = make_run(tmp_path)
+    code, log = finish(start(run, n_devices=2))
+    assert code == 0, log
+    provenance = RunStore.open(run.store_path).attrs["provenance"]
+    assert provenance["devices"].startswith("2 ")
+    energies = [RunStore.open(r.store_path).series("train")["energy"] for r in (run, undisturbed)]
+    assert not np.array_equal(energies[0], energies[1])
+    means = [series[-20:].mean() for series in energies]
+    spread = max(series[-20:].std() for series in energies)
+    assert abs(means[0] - means[1]) < 5 * spread
+
+
+def test_one_device_takes_up_what_two_began(tmp_path: Path) -> None:
+    """Walkers are stored flat over devices."""
+    run = make_run(tmp_path)
+    assert signal_when(start(run, 2), signal.SIGTERM, has_committed(run, "train", 5)) == 75
+    assert finish(start(run, 1))[0] == 0
+    assert RunStore.open(run.store_path).n_committed["evaluate"] == 60
+
+
+def test_walkers_that_devices_cannot_share_are_refused_with_a_sentence(tmp_path: Path) -> None:
+    """65 walkers on two devices: which key, what came, what to do."""
+    run = make_run(tmp_path, HELIUM.replace("walkers = 64", "walkers = 65"))
+    code, log = finish(start(run, n_devices=2))
+    outcome = run.read_outcome()
+    assert code == 1
+    assert outcome is not None
+    assert outcome.outcome is Outcome.FAILED
+    assert outcome.message == (
+        "sampler.walkers: 65 walkers cannot be shared evenly by 2 devices; use a multiple of 2"
+    )
+    assert "Traceback" not in log
+
+
+def test_a_diverging_run_ends_as_such_and_keeps_the_last_finite_state(tmp_path: Path) -> None:
+    """An absurd step size: exit code 7, advice, and no number in the store that is not finite."""
+    wild = "[optimizer]\nlearning_rate = 1e25\nnorm_constraint = 1e60"
+    run = make_run(tmp_path, HELIUM.replace("[optimizer]", wild))
+    code, _ = finish(start(run))
+    outcome = run.read_outcome()
+    assert code == 7
+    assert outcome is not None
+    assert outcome.outcome is Outcome.DIVERGED
+    assert "optimizer.learning_rate" in outcome.message
+    store = RunStore.open(run.store_path)
+    assert store.n_committed["train"] < 60
+    assert np.isfinite(store.series("train")["energy"]).all()
+
+
+def test_a_second_worker_is_turned_away(tmp_path: Path) -> None:
+    """The first one's work goes on; the second names it and touches nothing."""
+    run = make_run(tmp_path, HELIUM.replace("steps = 60", "steps = 100000"))
+    first = start(run)
+    has_begun = has_committed(run, "train", 1)
+    while not has_begun():
+        assert first.poll() is None
+    code, log = finish(start(run))
+    assert code == 1
+    assert f"already being run by pid {first.pid}" in log
+    assert "Traceback" not in log
+    assert signal_when(first, signal.SIGTERM, lambda: True) == 75
+
+
+def test_xarray_reads_a_store_while_it_grows_and_when_it_is_done(
+    undisturbed: RunDir, tmp_path: Path
+) -> None:
+    """Labelled energies with units, by the field's own tool; NaN where nothing is yet."""
+    run = make_run(tmp_path, HELIUM.replace("steps = 60", "steps = 100000"))
+    worker = start(run)
+    has_begun = has_committed(run, "train", 3)
+    while not has_begun():
+        assert worker.poll() is None
+    live = xarray.open_zarr(str(run.store_path), group="train", consolidated=False)
+    assert live.sizes == {"step": 100000}
+    assert 3 <= int(live.energy.notnull().sum()) < 100000
+    assert signal_when(worker, signal.SIGTERM, lambda: True) == 75
+    done = xarray.open_zarr(str(undisturbed.store_path), group="evaluate", consolidated=False)
+    assert done.energy.dims == ("step",)
+    assert done.energy.attrs["units"] == "hartree"
+    assert done.step.values.tolist() == list(range(1, 61))
+    assert bool(done.energy.notnull().all())
+
+
+def test_what_a_run_was_made_with_is_recorded(undisturbed: RunDir) -> None:
+    """Versions, devices and precision stand in the store."""
+    provenance = RunStore.open(undisturbed.store_path).attrs["provenance"]
+    assert provenance["matmul_precision"] == "highest"
+    assert provenance["dtype"] == "float32"
+    assert {"vmcjob", "jax", "jaxlib", "flax", "numpy", "zarr"} <= provenance["versions"].keys()
+    assert json.dumps(provenance)

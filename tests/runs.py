@@ -1,0 +1,63 @@
+"""Run directories and processes for tests: small, real, and quick to make."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from vmcjob.rundir import Record, RunDir, list_runs
+
+PATIENCE_S = 120.0  # for things that take a moment; far more than they need
+
+
+def make_record(run_id: str = "h2-0123456789", **changes) -> Record:
+    """A record whose name is the beginning of its run id."""
+    values = {
+        "run_id": run_id,
+        "name": run_id.rpartition("-")[0],
+        "point": {"R": 1.4},
+        "seed": 0,
+        "science_sha256": "ab" * 32,
+        "source": "jobs/h2.toml",
+        "vmcjob_version": "0.1.0",
+    }
+    return Record(**(values | changes))
+
+
+def make_run(root: Path, run_id: str = "h2-0123456789", **changes) -> RunDir:
+    """The directory of one run, with a spec that only names it."""
+    return RunDir.create(root, make_record(run_id, **changes), 'name = "h2"\n')
+
+
+@contextmanager
+def sleeping_process() -> Iterator[subprocess.Popen[bytes]]:
+    """A process that does nothing until it is killed, at the latest on leaving."""
+    process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def end_everything(root: Path) -> None:
+    """End launchers first, that they start nothing more, and then the workers they started."""
+    submissions = [run.read_submission() for run in list_runs(root)]
+    launchers = [found.launcher for found in submissions if found is not None]
+    workers = [found.worker for found in submissions if found is not None]
+    for process in (*launchers, *workers):
+        if process is not None and process.is_alive():
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def wait_until(is_reached: Callable[[], object], what: str) -> None:
+    """Return as soon as it is, and fail when it never is."""
+    deadline = time.monotonic() + PATIENCE_S
+    while not is_reached():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {PATIENCE_S:g} s in vain until {what}")
+        time.sleep(0.02)

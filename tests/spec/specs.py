@@ -1,0 +1,83 @@
+"""Random jobs for property tests."""
+
+from hypothesis import strategies as st
+
+from vmcjob.spec import (
+    Ansatz,
+    Atom,
+    Container,
+    Evaluate,
+    JobSpec,
+    Numerics,
+    Optimizer,
+    Output,
+    Resources,
+    Sampler,
+    System,
+    Train,
+)
+
+counts = st.integers(1, 2**63 - 1)
+positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
+
+
+@st.composite
+def systems(draw: st.DrawFn) -> System:
+    """Molecules on a line with gaps of a hundredth of a bohr or more, at any possible spin."""
+    symbols = draw(st.lists(st.sampled_from(["H", "He", "Li", "C", "Og"]), min_size=1, max_size=4))
+    gaps = st.floats(0.01, 1e6)
+    z = 0.0
+    atoms = []
+    for symbol in symbols:
+        z += draw(gaps)
+        x, y = draw(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)))
+        atoms.append(Atom(symbol, (x + 0.0, y + 0.0, z)))
+    n_protons = sum(System(tuple(atoms)).charges)
+    n_electrons = draw(st.integers(1, n_protons + 3))
+    spin = draw(st.integers(0, n_electrons // 2)) * 2 + n_electrons % 2
+    return System(
+        atoms=tuple(atoms),
+        charge=n_protons - n_electrons,
+        spin=min(spin, n_electrons),
+        reference=draw(st.none() | st.floats(allow_nan=False, allow_infinity=False)),
+    )
+
+
+resources = st.builds(
+    Resources,
+    nodes=counts,
+    gpus=st.integers(0, 8),
+    cpus=st.none() | counts,
+    time=st.none() | st.sampled_from(["00:00:01", "2-00:00:00", "999:59:59"]),
+    mem=st.none() | st.sampled_from(["1G", "16GB", "512MB", "2TB"]),
+)
+
+jobs = st.builds(
+    JobSpec,
+    name=st.from_regex("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
+    seed=st.integers(0, 2**32 - 1),
+    system=systems(),
+    ansatz=st.builds(Ansatz, determinants=counts, layers=counts, jastrow=st.booleans()),
+    sampler=st.builds(
+        Sampler,
+        walkers=st.integers(2, 2**63 - 1),
+        steps=counts,
+        width=positive,
+        target_acceptance=st.floats(0, 1, exclude_min=True, exclude_max=True),
+    ),
+    optimizer=st.builds(
+        Optimizer, learning_rate=positive, decay_steps=positive, damping=positive, clip=positive
+    ),
+    train=st.builds(Train, steps=st.integers(0, 2**63 - 1)),
+    evaluate=st.builds(Evaluate, steps=st.integers(0, 10), warmup=st.integers(0, 10)),
+    numerics=st.builds(
+        Numerics,
+        dtype=st.sampled_from(["float32", "float64"]),
+        matmul_precision=st.sampled_from(["highest", "high", "default"]),
+    ),
+    output=st.builds(Output, flush_seconds=positive, snapshots=st.integers(0, 1000)),
+    resources=resources,
+    container=st.builds(
+        Container, image=st.none() | st.from_regex(r"[^\x00-\x1f\x7f]+", fullmatch=True)
+    ),
+)

@@ -1,0 +1,89 @@
+"""What decides the numbers of a run, and so its name."""
+
+import dataclasses
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from tests.spec.specs import jobs
+from vmcjob.document import keys_of
+from vmcjob.spec import Atom, Container, JobSpec, Output, Resources, System, parse_spec, science
+
+JOB = JobSpec(
+    name="lih",
+    system=System((Atom("Li", (0.0, 0.0, 0.0)), Atom("H", (0.0, 0.0, 3.0)))),
+)
+
+
+@given(jobs)
+@settings(max_examples=50, derandomize=True, deadline=None)
+def test_name_seed_output_and_resources_decide_nothing(job: JobSpec) -> None:
+    """Asking for a longer wall time has to continue a run, not to start another one."""
+    other = dataclasses.replace(
+        job,
+        name="other",
+        seed=job.seed // 2 + 1,
+        system=dataclasses.replace(job.system, reference=-1.0),
+        output=Output(snapshots=3),
+        resources=Resources(time="01:00:00"),
+        container=Container(image="new.sif"),
+    )
+    assert science(other) == science(job)
+
+
+def changed(value: Any) -> Any:  # of any type that a key may have
+    """Another value of the same type."""
+    match value:
+        case bool():
+            return not value
+        case int():
+            return value + 2
+        case float():
+            return value * 1.5
+        case str():
+            return f"{value}!"
+    return value[::-1]
+
+
+DECISIVE = [
+    (table, name)
+    for table, key in keys_of(JobSpec).items()
+    if key.is_table and table not in ("output", "resources", "container")
+    for name, inner in keys_of(key.kind.type).items()
+    if (table, name) not in [("system", "unit"), ("system", "reference")]
+]
+
+
+@pytest.mark.parametrize(("table", "name"), DECISIVE)
+def test_everything_else_decides(table: str, name: str) -> None:
+    """Two runs that differ in such a key and shared a name would overwrite each other."""
+    before = getattr(JOB, table)
+    after = dataclasses.replace(before, **{name: changed(getattr(before, name))})
+    assert science(dataclasses.replace(JOB, **{table: after})) != science(JOB)
+
+
+def test_the_spelling_of_a_spec_decides_nothing() -> None:
+    """Order, units of numbers, comments and defaults that are written out are only spelling."""
+    plain = 'name = "lih"\n[system]\natoms = [["Li", 0, 0, 0], ["H", 0, 0, 3]]\n'
+    ornate = """
+        [system]    # a comment
+        spin = 0
+        atoms = [
+            ["Li", 0.0, -0.0, 0e0],
+            ["H", 0.0, 0.0, 30e-1],
+        ]
+        [sampler]
+        walkers = 512
+    """
+    spellings = [plain, f'name = "lih"\n{ornate}']
+    texts = {science(parse_spec(text, "lih.toml").points[0].spec) for text in spellings}
+    assert texts == {science(JOB)}
+
+
+def test_the_canonical_text_is_sorted_json_without_blanks() -> None:
+    """Run ids are made of this text: another layout would rename every run that ever was."""
+    text = science(JOB)
+    assert text == json.dumps(json.loads(text), sort_keys=True, separators=(",", ":"))
+    assert '"system":{"atoms":[{"position":[0.0,0.0,0.0],"symbol":"Li"}' in text

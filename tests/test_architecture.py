@@ -1,0 +1,80 @@
+"""Who may import whom: the rooms of the house and the doors between them."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "vmcjob"
+BASE = {"errors"}
+ROOMS: dict[str, set[str]] = {
+    "errors": set(),
+    "document": BASE,
+    "spec": {"document"} | BASE,
+    "plan": {"spec"} | BASE,
+    "site": {"document"} | BASE,
+    "rundir": BASE,
+    "scheduler": {"plan", "site", "rundir", "status", "spec"} | BASE,
+    "status": {"rundir"} | BASE,
+    "store": BASE,
+    "stats": set(),
+    "aggregate": {"store", "stats"} | BASE,
+    "run": {"spec", "rundir", "store", "stats", "vmc"} | BASE,
+    "vmc": {"fwdlap"},
+    "fwdlap": set(),
+}
+DOORS = {"cli", "__main__", "__init__"}  # may open every room
+HEAVY = {
+    "jax": {"fwdlap", "vmc", "run"},
+    "flax": {"vmc"},
+    "zarr": {"store"},
+    "numpy": {"store", "stats", "aggregate", "run", "vmc", "fwdlap"},
+    "submitit": {"scheduler"},
+    "kfac_jax": {"vmc"},
+    "typer": {"cli"},
+    "rich": {"cli"},
+    "tomli": {"document"},
+}
+
+
+def modules() -> Iterator[tuple[str, Path]]:
+    """Every source file with the room it is in."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        yield path.relative_to(PACKAGE).with_suffix("").parts[0], path
+
+
+def imports(path: Path) -> Iterator[str]:
+    """Dotted names of all modules that a file imports, anywhere in it."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+@pytest.mark.parametrize(("room", "path"), [(r, p) for r, p in modules() if r not in DOORS])
+def test_rooms_are_entered_through_the_doors_of_the_plan(room: str, path: Path) -> None:
+    """Data flows one way: a new arrow between rooms is a decision, made in this table."""
+    assert room in ROOMS, f"{room} is not in the plan of the house"
+    ours = {name.split(".")[1] for name in imports(path) if name.startswith("vmcjob.")}
+    assert ours - {room, "__version__"} <= ROOMS[room]
+
+
+@pytest.mark.parametrize(("room", "path"), list(modules()))
+def test_heavy_dependencies_have_their_rooms(room: str, path: Path) -> None:
+    """The login node must not pay for JAX or Zarr."""
+    for name in imports(path):
+        allowed = HEAVY.get(name.split(".")[0])
+        assert allowed is None or room in allowed, f"{room} imports {name}"
+
+
+@pytest.mark.parametrize("path", [p for _, p in modules()], ids=lambda p: p.name)
+def test_files_can_be_read_in_a_sitting(path: Path) -> None:
+    """A file beyond 400 lines is two nouns."""
+    assert len(path.read_text("utf-8").splitlines()) <= 400
+
+
+def test_every_room_of_the_plan_exists() -> None:
+    """The table above describes this house, not a planned one."""
+    assert {room for room, _ in modules()} - DOORS == set(ROOMS)

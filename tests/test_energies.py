@@ -1,0 +1,49 @@
+"""The shipped jobs, submitted as a user does, against energies of the literature."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+
+
+def vmcjob(*arguments: str, runs: Path) -> subprocess.CompletedProcess[str]:
+    """The command as typed, in a process of its own."""
+    environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "VMCJOB_RUNS": str(runs)}
+    command = [sys.executable, "-m", "vmcjob", *arguments]
+    return subprocess.run(
+        command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=1100
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)
+@pytest.mark.parametrize(
+    ("job", "exact", "largest_miss", "small"),
+    [
+        ("h", -0.5, 1e-4, 1e-4),  # analytic
+        ("he", -2.903724, 2e-3, 2e-4),  # Pekeris 1959
+        ("h2", -1.174476, 1e-3, 2e-4),  # Kołos and Wolniewicz 1968, R = 1.4 bohr
+    ],
+)
+def test_a_shipped_job_finds_the_exact_energy(
+    job: str, exact: float, largest_miss: float, small: float, tmp_path: Path
+) -> None:
+    """Near the exact energy, and honestly so: within three of its own error bars, or very near.
+
+    The variational bound holds for the mean, so an energy far below is as wrong as one far above.
+    """
+    submitted = vmcjob("submit", f"jobs/{job}.toml", "--local", "--follow", runs=tmp_path)
+    assert submitted.returncode == 0, submitted.stdout + submitted.stderr
+    aggregated = vmcjob("aggregate", "--json", runs=tmp_path)
+    (row,) = json.loads(aggregated.stdout)["rows"]
+    miss = abs(row["energy"] - exact)
+    assert miss <= largest_miss
+    assert miss <= max(3 * row["error"], small)
+    assert row["error"] <= largest_miss
+    assert row["converged"]
+    assert aggregated.returncode == 0

@@ -1,0 +1,192 @@
+"""The state of a run, judged from its directory and from the processes that are alive."""
+
+import os
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.runs import make_run, sleeping_process, wait_until
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
+from vmcjob.status import STALE_S, State, examine, rows
+
+HERE = os.uname().nodename
+NOBODY = 2**31 - 1  # beyond the largest pid that Linux gives
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDir:
+    return make_run(tmp_path)
+
+
+@pytest.fixture
+def alive():
+    """A process that lives as long as the test."""
+    with sleeping_process() as process:
+        yield Process.of_pid(process.pid)
+
+
+DEAD = Process(HERE, NOBODY, 1)
+
+
+def beat(run: RunDir, worker: Process, **changes) -> None:
+    heartbeat = Heartbeat(
+        phase=Phase.TRAIN,
+        step=3,
+        n_steps=10,
+        host=worker.host,
+        pid=worker.pid,
+        process_start=worker.start,
+    )
+    run.write_heartbeat(replace(heartbeat, **changes))
+
+
+def submit(run: RunDir, launcher: Process, worker: Process | None = None, **changes) -> None:
+    submission = Submission(
+        scheduler="local",
+        job_id=f"local-{launcher.pid}",
+        host=launcher.host,
+        pid=launcher.pid,
+        process_start=launcher.start,
+    )
+    if worker is not None:
+        started = {"worker_pid": worker.pid, "worker_start": worker.start}
+        submission = replace(submission, **started, started_at=time.time())
+    run.write_submission(replace(submission, **changes))
+
+
+def end(run: RunDir, outcome: Outcome, message: str = "") -> None:
+    run.write_outcome(OutcomeRecord(outcome=outcome, message=message))
+
+
+def test_a_run_that_nobody_touched_is_new(run):
+    assert examine(run).state is State.NEW
+
+
+def test_a_run_waits_as_long_as_its_launcher_lives(run, alive):
+    submit(run, alive)
+    assert examine(run).state is State.QUEUED
+    submit(run, DEAD)
+    assert examine(run).state is State.DEAD
+
+
+def test_a_started_worker_is_running_before_its_first_heartbeat(run, alive):
+    """Importing takes seconds; the launcher may be gone by then."""
+    submit(run, DEAD, alive)
+    assert examine(run).state is State.RUNNING
+
+
+def test_a_worker_that_died_before_its_first_heartbeat_is_not_queued(run, alive):
+    """Its launcher may live on for hours with other runs."""
+    submit(run, alive, DEAD)
+    assert examine(run).state is State.DEAD
+
+
+def test_a_worker_started_by_hand_is_running(run, alive):
+    beat(run, alive)
+    assert examine(run).state is State.RUNNING
+
+
+def test_a_killed_worker_is_dead_though_its_heartbeat_is_fresh(run):
+    """The age of a heartbeat says nothing on the worker's own host: look for the process."""
+    with sleeping_process() as process:
+        beat(run, Process.of_pid(process.pid))
+        assert examine(run).state is State.RUNNING
+        process.kill()
+        wait_until(lambda: examine(run).state is State.DEAD, "a zombie counts as dead")
+
+
+def test_a_worker_that_is_alive_but_silent_is_running(run, alive):
+    """Compiling can take longer than any limit; the age is shown for people to judge."""
+    beat(run, alive, time=time.time() - 3600)
+    row = examine(run)
+    assert row.state is State.RUNNING
+    assert row.heartbeat_age_s == pytest.approx(3600, abs=60)
+
+
+@pytest.mark.parametrize("outcome", Outcome)
+def test_an_outcome_counts_even_while_its_worker_lingers(run, alive, outcome):
+    """Closing JAX down takes a moment after the last word; `--follow` must not wait for it."""
+    submit(run, alive, alive)
+    beat(run, alive)
+    end(run, outcome, "why")
+    row = examine(run)
+    assert row.state == outcome
+    assert row.message == "why"
+
+
+def test_a_resubmitted_run_is_queued_whatever_its_last_attempt_came_to(run, alive):
+    """The old outcome stays until the new attempt begins, so that `cancel` brings it back."""
+    beat(run, DEAD)
+    end(run, Outcome.FAILED, "disk full")
+    submit(run, alive)
+    assert examine(run).state is State.QUEUED
+    assert examine(run).message == ""
+    submit(run, DEAD)
+    assert examine(run).state is State.FAILED
+
+
+@pytest.mark.parametrize(
+    ("age_s", "state"),
+    [
+        (0.0, State.RUNNING),
+        (STALE_S - 10, State.RUNNING),
+        (STALE_S + 10, State.DEAD),
+        (-3600.0, State.RUNNING),  # its clock is ahead of ours
+    ],
+)
+def test_a_worker_on_another_host_is_judged_by_its_heartbeat(run, age_s, state):
+    beat(run, Process("elsewhere", os.getpid(), None), time=time.time() - age_s)
+    row = examine(run)
+    assert row.state is state
+    assert row.heartbeat_age_s is not None
+    assert row.heartbeat_age_s >= 0
+
+
+def test_a_worker_just_started_on_another_host_is_running(run):
+    launcher, worker = Process("elsewhere", 5, 1), Process("elsewhere", 6, 1)
+    beat(run, Process("elsewhere", 4, 1), time=time.time() - 86400)
+    submit(run, launcher, worker)
+    assert examine(run).state is State.RUNNING
+    submit(run, launcher, worker, started_at=time.time() - STALE_S - 10)
+    assert examine(run).state is State.DEAD
+
+
+def test_a_run_queued_on_another_host_is_queued(run):
+    """Its launcher cannot be seen from here; calling it dead would invite a second worker."""
+    submit(run, Process("elsewhere", NOBODY, 1))
+    assert examine(run).state is State.QUEUED
+
+
+def test_speed_and_time_left_are_shown_only_while_running(run, alive):
+    beat(run, alive, steps_per_s=5.0, eta_s=60.0, energy=-1.1, error=0.01, acceptance=0.5)
+    assert (examine(run).steps_per_s, examine(run).eta_s) == (5.0, 60.0)
+    end(run, Outcome.PREEMPTED)
+    row = examine(run)
+    assert (row.steps_per_s, row.eta_s) == (None, None)
+    assert (row.energy, row.error, row.acceptance) == (-1.1, 0.01, 0.5)
+    assert (row.phase, row.step, row.n_steps) == (Phase.TRAIN, 3, 10)
+
+
+def test_a_damaged_run_is_reported_beside_the_others(tmp_path):
+    good, bad = make_run(tmp_path, "h2-0000000000"), make_run(tmp_path, "h2-1111111111")
+    bad.record_path.write_text("{")
+    found, errors = rows([good, bad])
+    assert [row.run for row in found] == [good]
+    assert ["h2-1111111111/run.json: damaged" in str(error) for error in errors] == [True]
+
+
+def test_a_worker_that_ends_while_we_look_is_never_called_dead(run, monkeypatch):
+    """The outcome is read after the process was looked for; the other order would be a race.
+
+    The worker here ends exactly between the two.
+    """
+    beat(run, DEAD)
+    look = Process.is_alive
+
+    def ends_while_looked_at(process: Process) -> bool | None:
+        end(run, Outcome.FINISHED)
+        return look(process)
+
+    monkeypatch.setattr(Process, "is_alive", ends_while_looked_at)
+    assert examine(run).state is State.FINISHED

@@ -1,0 +1,50 @@
+"""The local energy of one walker, against states whose energy is known exactly."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.oracles import hydrogenic_1s, hydrogenic_2pz, kinetic_energy
+from vmcjob.vmc.ansatz import make_log_psi
+from vmcjob.vmc.ansatz.ferminet import FermiNet
+from vmcjob.vmc.hamiltonian import coulomb_potential, local_kinetic_energy, make_local_energy
+from vmcjob.vmc.system import System
+
+pytestmark = pytest.mark.usefixtures("float64")
+
+
+def atom(charge: int, n_up: int = 1, n_down: int = 0) -> System:
+    """One nucleus at the origin."""
+    return System(((0.0, 0.0, 0.0),), (charge,), n_up, n_down)
+
+
+@pytest.mark.parametrize("charge", [1, 2, 3])
+@pytest.mark.parametrize(("state", "energy"), [(hydrogenic_1s, -1 / 2), (hydrogenic_2pz, -1 / 8)])
+def test_the_local_energy_of_a_hydrogenic_eigenstate_is_constant(charge, state, energy) -> None:
+    """Eigenstates have one local energy everywhere: −Z²/2 for 1s, −Z²/8 for 2p."""
+    local_energy = make_local_energy(state(float(charge)), atom(charge))
+    r = jax.random.normal(jax.random.key(charge), (100, 1, 3))
+    e_loc = jax.vmap(partial(local_energy, None))(r)
+    np.testing.assert_allclose(e_loc, energy * charge**2, rtol=1e-9)
+
+
+def test_kinetic_energy_agrees_with_the_hessian_of_the_wave_function() -> None:
+    """Two independent routes, through log|ψ| forward and through ψ itself, for a FermiNet."""
+    system = System(((0.0, 0.0, 0.0), (0.0, 0.0, 3.0)), (3, 1), 2, 2)
+    net = FermiNet(system, 2, 2, 8, 4, jastrow=True)
+    r = jax.random.normal(jax.random.key(1), (4, 3))
+    params = net.init(jax.random.key(0), r)
+    log_psi = make_log_psi(net)
+    ours = local_kinetic_energy(log_psi, params, r)
+    np.testing.assert_allclose(ours, kinetic_energy(log_psi, params, r), rtol=1e-9)
+
+
+def test_the_potential_of_a_known_configuration() -> None:
+    """LiH at 3 bohr with electrons at hand-picked places: five distances, added by hand."""
+    system = System(((0.0, 0.0, 0.0), (0.0, 0.0, 3.0)), (3, 1), 1, 1)
+    r = jnp.array([[0.0, 4.0, 0.0], [0.0, 4.0, 3.0]])
+    expected = 1 / 3 - (3 / 4 + 1 / 5) - (3 / 5 + 1 / 4) + 3 / 3
+    np.testing.assert_allclose(coulomb_potential(system, r), expected, rtol=1e-12)

@@ -1,0 +1,207 @@
+"""Many runs become one table of energies with error bars, and a reason for every run left out."""
+
+import csv
+import io
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from vmcjob.errors import StoreError
+from vmcjob.stats import Estimate, estimate, pool
+from vmcjob.store import RunStore
+
+SCHEMA_VERSION = 1
+FINISHED = "FINISHED"  # the only state whose evaluation is complete
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run as the table needs it: who it is, what state it is in, where its numbers are."""
+
+    run_id: str
+    name: str
+    point: Mapping[str, int | float | str]  # coordinates of a sweep, empty without one
+    seed: int
+    science_sha256: str
+    state: str
+    store_path: Path
+    reference: float | None = None  # an energy to compare with, hartree
+
+
+@dataclass(frozen=True)
+class Row:
+    """The energy of one system and method, from all its finished runs."""
+
+    name: str  # with the sweep's coordinates, "h2 R=1.2"
+    runs: int
+    n_steps: int  # evaluation steps used, of all runs
+    energy: float  # hartree
+    error: float  # hartree, one standard error
+    variance: float  # of the local energy, hartree²
+    tau: float  # steps
+    n_eff: float
+    converged: bool
+    why: str  # a sentence when not converged, else empty
+    reference: float | None  # hartree
+    run_ids: tuple[str, ...]
+    seeds: tuple[int, ...]
+    point: Mapping[str, int | float | str]
+    science_sha256: str
+
+
+class Exclusion(NamedTuple):
+    """A run that is in no row, and why."""
+
+    run_id: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class Table:
+    """Every run given is either in one row or among the excluded."""
+
+    rows: tuple[Row, ...]
+    excluded: tuple[Exclusion, ...]
+
+    def to_json(self) -> dict[str, object]:
+        """A JSON object with `schema_version`, `rows` and `excluded`; energies in hartree."""
+        return {
+            "schema_version": SCHEMA_VERSION,
+            "rows": [asdict(row) for row in self.rows],
+            "excluded": [exclusion._asdict() for exclusion in self.excluded],
+        }
+
+    def to_csv(self) -> str:
+        """One line per row, every digit kept; lists within a cell are separated by spaces.
+
+        A sweep's coordinates are columns of their own, behind the others.
+        """
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        coordinates = list(dict.fromkeys(key for row in self.rows for key in row.point))
+        columns = [
+            *("name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"),
+            *("converged", "why", "reference", "run_ids", "seeds"),
+        ]
+        writer.writerow([*columns, *coordinates])
+        for row in self.rows:
+            point = [_cell(row.point.get(key)) for key in coordinates]
+            writer.writerow([_cell(getattr(row, column)) for column in columns] + point)
+        return text.getvalue()
+
+
+class _Evaluated(NamedTuple):
+    """A finished run with its energy and the variance of its local energy."""
+
+    run: RunResult
+    energy: Estimate
+    variance: float
+
+
+class _UnusableError(Exception):
+    """Why a run cannot be in the table."""
+
+
+def aggregate(runs: Iterable[RunResult]) -> Table:
+    """One row per system and method, pooled over seeds; every other run excluded with a reason."""
+    groups: dict[tuple[str, str], list[_Evaluated]] = defaultdict(list)
+    excluded: list[Exclusion] = []
+    seen: set[str] = set()
+    for run in runs:
+        try:
+            if run.run_id in seen:  # counted twice, it would seem to confirm itself
+                raise _UnusableError("given twice, counted once")
+            seen.add(run.run_id)
+            evaluated = _evaluate(run)
+            groups[_label(run), run.science_sha256].append(evaluated)
+        except _UnusableError as error:
+            excluded.append(Exclusion(run.run_id, str(error)))
+    rows = [_row(group) for group in sorted(groups.values(), key=_position)]
+    return Table(_with_unique_names(rows), tuple(excluded))
+
+
+def _evaluate(run: RunResult) -> _Evaluated:
+    """The energy of one finished run; an `_UnusableError` for any other."""
+    if run.state != FINISHED and not run.store_path.exists():
+        raise _UnusableError(f"{run.state}: no results yet")
+    try:
+        store = RunStore.open(run.store_path, run_id=run.run_id)
+        done, planned = store.n_committed, store.n_planned
+        if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
+            raise _UnusableError(f"{run.state}: {_standing(done, planned)}")
+        series = store.series("evaluate")
+    except StoreError as error:
+        raise _UnusableError(f"{run.state}: {error}") from error
+    result = estimate(series["energy"], variance=series["variance"])
+    variance = float(np.mean(series["variance"])) if result.n else math.nan
+    if result.n == 0:
+        raise _UnusableError(f"{run.state}: evaluate.steps is 0")
+    if not (math.isfinite(result.error) and math.isfinite(variance)):
+        raise _UnusableError(f"{run.state}: {result.why or 'the variance is not finite'}")
+    return _Evaluated(run, result, variance)
+
+
+def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:
+    """How far a run has come, by the series it is in."""
+    if done["evaluate"] or done["train"] == planned["train"]:
+        return f"{done['evaluate']} of {planned['evaluate']} evaluation steps"
+    return f"{done['train']} of {planned['train']} training steps"
+
+
+def _row(group: Sequence[_Evaluated]) -> Row:
+    group = sorted(group, key=lambda item: item.run.seed)
+    run = group[0].run
+    pooled = pool([item.energy for item in group])
+    weights = [item.energy.n for item in group]
+    return Row(
+        name=_label(run),
+        runs=len(group),
+        n_steps=pooled.n,
+        energy=pooled.mean,
+        error=pooled.error,
+        variance=float(np.average([item.variance for item in group], weights=weights)),
+        tau=pooled.tau,
+        n_eff=pooled.n_eff,
+        converged=pooled.converged,
+        why=pooled.why,
+        reference=run.reference,
+        run_ids=tuple(item.run.run_id for item in group),
+        seeds=tuple(item.run.seed for item in group),
+        point=dict(run.point),
+        science_sha256=run.science_sha256,
+    )
+
+
+def _label(run: RunResult) -> str:
+    return " ".join([run.name, *(f"{key}={value}" for key, value in run.point.items())])
+
+
+def _position(group: Sequence[_Evaluated]) -> tuple[str, list[tuple[bool, float, str]]]:
+    """Where a row belongs: by name, then along the sweep, numbers in numeric order."""
+    run = group[0].run
+    return run.name, [
+        (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
+        for value in run.point.values()
+    ]
+
+
+def _with_unique_names(rows: Sequence[Row]) -> tuple[Row, ...]:
+    """Tell rows of one name but different science (an edited spec) apart by its hash."""
+    count = Counter(row.name for row in rows)
+    return tuple(
+        replace(row, name=f"{row.name} ({row.science_sha256[:6]})") if count[row.name] > 1 else row
+        for row in rows
+    )
+
+
+def _cell(value: object) -> str:
+    if isinstance(value, tuple):
+        return " ".join(str(item) for item in value)
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,131 @@
+"""From finished runs to energies: aggregate."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vmcjob.cli.app import app
+from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
+from vmcjob.cli.screen import put_json, put_table, say
+from vmcjob.cli.text import Cell, Column, count, format_energy
+from vmcjob.errors import IncompleteError, UsageError, VmcJobError
+
+if TYPE_CHECKING:
+    from vmcjob.aggregate import Row, Table
+    from vmcjob.rundir import RunDir
+
+COLUMNS = [
+    Column("name"),
+    Column("energy", "point"),
+    Column("off by mHa", "point", rank=2),
+    Column("runs", "right", rank=3),
+    Column("steps", "right", rank=4),
+    Column("variance", "right", rank=5),
+    Column("tau", "right", rank=6),
+    Column("n_eff", "right", rank=2),
+    Column("verdict"),
+    Column("note", "note", rank=1),
+]
+
+
+@app.command()
+def aggregate(
+    selectors: AnySelectors = None,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    as_json: AsJson = False,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", metavar="CSV", help="Write a table too.")
+    ] = None,
+) -> None:
+    """Turn finished runs into energies with error bars, in hartree.
+
+    Ends with exit code 3 when a run had to be left out or an energy is not converged.
+    """
+    from vmcjob.aggregate import RunResult
+    from vmcjob.aggregate import aggregate as make_table
+    from vmcjob.status import rows
+
+    found, errors = rows(select_runs(selectors, site, runs))
+    table = make_table(
+        RunResult(
+            run_id=row.run_id,
+            name=row.name,
+            point=row.point,
+            seed=row.seed,
+            science_sha256=row.science_sha256,
+            state=row.state,
+            store_path=row.run.store_path,
+            reference=_reference(row.run),
+        )
+        for row in found
+    )
+    if as_json:
+        put_json(table.to_json())
+    else:
+        _show(table)
+    if output is not None:
+        _write(output, table.to_csv())
+    if errors or table.excluded or not all(row.converged for row in table.rows):
+        raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
+
+
+def _reference(run: "RunDir") -> float | None:
+    """The energy to compare with that the run's spec gives, in hartree."""
+    from vmcjob.spec import load_resolved
+
+    try:
+        return load_resolved(run.read_spec_text(), str(run.spec_path)).system.reference
+    except VmcJobError:
+        return None  # an unreadable spec does not make the results worse
+
+
+def _miss(row: "Row") -> str:
+    """Energy minus reference, in millihartree, with its error."""
+    if row.reference is None:
+        return ""
+    return format_energy(1e3 * (row.energy - row.reference), 1e3 * row.error)
+
+
+def _show(table: "Table") -> None:
+    """The table on standard output, what is not in it on standard error."""
+    if table.rows:
+        put_table(
+            COLUMNS,
+            [
+                [
+                    Cell(row.name),
+                    Cell(format_energy(row.energy, row.error)),
+                    Cell(_miss(row)),
+                    Cell(str(row.runs)),
+                    Cell(str(row.n_steps)),
+                    Cell(f"{row.variance:.3g}"),
+                    Cell(f"{row.tau:.1f}"),
+                    Cell(f"{row.n_eff:.0f}"),
+                    Cell("converged", "green") if row.converged else Cell("not yet", "yellow"),
+                    Cell(row.why, "dim"),
+                ]
+                for row in table.rows
+            ],
+        )
+    for run_id, reason in table.excluded:
+        say(f"left out: {run_id}  {reason}", "dim")
+
+
+def _summary(table: "Table") -> str:
+    """Why the exit code is not 0."""
+    n_open = sum(not row.converged for row in table.rows)
+    parts = [f"{count(n_open, 'row')} not converged"] if n_open else []
+    if table.excluded:
+        parts.append(f"{count(len(table.excluded), 'run')} left out")
+    return ", ".join(parts) or "not all runs could be read"
+
+
+def _write(path: Path, text: str) -> None:
+    """Write the CSV table where the user wants it."""
+    try:
+        path.write_text(text, "utf-8")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    say(f"wrote {path}", "dim")

@@ -1,0 +1,223 @@
+"""Looking after runs: status, logs, cancel."""
+
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vmcjob.cli.app import app
+from vmcjob.cli.options import (
+    AnySelectors,
+    AsJson,
+    RunsRoot,
+    Selector,
+    SiteProfile,
+    SomeSelectors,
+    select_runs,
+)
+from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put, put_json, put_table, say
+from vmcjob.cli.text import (
+    Cell,
+    Column,
+    format_duration,
+    format_energy,
+    format_point,
+)
+from vmcjob.errors import NotFoundError, RunDirError, SchedulerError, UsageError, VmcJobError
+
+if TYPE_CHECKING:
+    from vmcjob.rundir import RunDir
+    from vmcjob.status import Row
+
+WATCH_S = 2.0
+LOG_POLL_S = 0.5
+STATE_STYLES = {
+    "RUNNING": "cyan",
+    "FINISHED": "green",
+    "PREEMPTED": "yellow",
+    "DIVERGED": "red",
+    "FAILED": "red",
+    "DEAD": "red",
+}
+COLUMNS = [
+    Column("run"),
+    Column("point", rank=4),
+    Column("seed", "right", rank=7),
+    Column("state"),
+    Column("step", rank=1),
+    Column("energy", "point"),
+    Column("accept", "right", rank=6),
+    Column("left", "right", rank=2),
+    Column("heartbeat", "right", rank=5),
+    Column("note", "note", rank=3),
+]
+
+
+@app.command()
+def status(
+    selectors: AnySelectors = None,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    as_json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Look again every 2 s until all have ended.")
+    ] = False,
+) -> None:
+    """Show how the runs are doing, one line each. Energies are in hartree."""
+    from vmcjob.status import rows
+
+    def look() -> "tuple[list[Row], list[RunDirError]]":
+        return rows(select_runs(selectors, site, runs))
+
+    found, errors = look()
+    if watch:
+        with _canvas(as_json) as draw:
+            while any(row.state.is_active for row in found):
+                draw(found)
+                time.sleep(WATCH_S)
+                found, errors = look()
+    if as_json:
+        put_json(_document(found), is_compact=watch)
+    elif found:
+        put(draw_status(found))
+        _say_counts(found)
+    if errors:
+        raise RunDirError("\n".join(map(str, errors)))
+
+
+@app.command()
+def logs(
+    selector: Selector,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Go on until the run ends.")
+    ] = False,
+) -> None:
+    """Print what the workers of one run said."""
+    found = select_runs([selector], site, runs)
+    if len(found) > 1:
+        names = ", ".join(run.path.name for run in found[:3]) + (", ..." if found[3:] else "")
+        raise UsageError(f"'{selector}' names {len(found)} runs ({names}); logs shows one")
+    (run,) = found
+    if not follow and not run.log_path.exists():
+        raise NotFoundError(f"{run.path.name} has not said anything yet")
+    for piece in _follow_log(run) if follow else _read_log(run, 0):
+        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.flush()
+
+
+@app.command()
+def cancel(selectors: SomeSelectors, site: SiteProfile = None, runs: RunsRoot = None) -> None:
+    """Stop runs at a checkpoint, or take them out of the queue.
+
+    A cancelled run keeps its results; submitting it again continues it.
+    """
+    from vmcjob import scheduler
+
+    results: list[list[Cell]] = []
+    errors: list[VmcJobError] = []
+    for run in select_runs(selectors, site, runs):
+        try:
+            done = scheduler.cancel(run)
+        except VmcJobError as error:
+            errors.append(error)
+        else:
+            results.append([Cell(done.run_id), Cell(done.result)])
+    if results:
+        put_table([Column("run"), Column("result")], results)
+    if errors:
+        raise SchedulerError("\n".join(map(str, errors)))
+
+
+def draw_status(found: "list[Row]") -> str:
+    """The table of `vmcjob status`."""
+    is_seed_shown = len({row.seed for row in found}) > 1
+    return draw_table(COLUMNS, [_cells(row, is_seed_shown) for row in found])
+
+
+def _cells(row: "Row", is_seed_shown: bool) -> list[Cell]:
+    """One run as the cells of `COLUMNS`."""
+    is_done = row.phase in (None, "done")
+    step = f"{row.step}/{row.n_steps}" if row.n_steps else ""
+    return [
+        Cell(row.run_id),
+        Cell(format_point(row.point)),
+        Cell(str(row.seed) if is_seed_shown else ""),
+        Cell(row.state.lower(), STATE_STYLES.get(row.state, "")),
+        Cell(step if is_done else f"{row.phase} {step}"),
+        Cell(format_energy(row.energy, row.error)),
+        Cell("" if row.acceptance is None else f"{row.acceptance:.0%}"),
+        Cell(format_duration(row.eta_s)),
+        Cell(format_duration(row.heartbeat_age_s), "dim"),
+        Cell(row.message, "dim"),
+    ]
+
+
+def _document(found: "list[Row]") -> dict[str, Any]:  # a JSON document
+    """What `status --json` prints."""
+    keys = ["run_id", "name", "point", "seed", "state", "message", "phase", "step", "n_steps"]
+    keys += ["energy", "error", "acceptance", "steps_per_s", "eta_s", "heartbeat_age_s", "job_id"]
+    lines = [
+        {key: getattr(row, key) for key in keys} | {"run_dir": str(row.run.path.absolute())}
+        for row in found
+    ]
+    return {"schema_version": 1, "runs": lines}
+
+
+def _say_counts(found: "list[Row]") -> None:
+    """How many runs are in which state, for a person in front of a long table."""
+    if len(found) > 1 and is_terminal(sys.stdout):
+        counts = Counter(row.state for row in found)
+        say(", ".join(f"{number} {state.lower()}" for state, number in counts.items()), "dim")
+
+
+@contextmanager
+def _canvas(as_json: bool) -> "Iterator[Callable[[list[Row]], None]]":
+    """How to show one look after the other: in place on a terminal, else one below the other."""
+    if as_json:
+        yield lambda found: put_json(_document(found), is_compact=True)
+    elif not can_redraw(sys.stdout):
+        yield lambda found: put(draw_status(found) + "\n")
+    else:
+        sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, without a cursor
+        try:
+            yield lambda found: put("\x1b[H\x1b[J" + _cut_to_screen(draw_status(found)))
+        finally:
+            sys.stdout.write("\x1b[?25h\x1b[?1049l")
+            sys.stdout.flush()
+
+
+def _cut_to_screen(text: str) -> str:
+    """The titles and the newest runs, as many as there are lines."""
+    lines = text.splitlines()
+    room = max(1, shutil.get_terminal_size().lines - 2)
+    return "\n".join([lines[0], *lines[1:][-room:]])
+
+
+def _follow_log(run: "RunDir") -> Iterator[bytes]:
+    """The log as it grows, until nothing more can come."""
+    from vmcjob.status import examine
+
+    position = 0
+    while True:
+        is_active = examine(run).state.is_active  # looked up first, so that the last words are read
+        for piece in _read_log(run, position):
+            position += len(piece)
+            yield piece
+        if not is_active:
+            return
+        time.sleep(LOG_POLL_S)
+
+
+def _read_log(run: "RunDir", position: int) -> Iterator[bytes]:
+    """The log from a position on, as bytes: nobody knows what a crash printed."""
+    if run.log_path.exists():
+        with open(run.log_path, "rb") as log:
+            log.seek(position)
+            yield from iter(lambda: log.read(1 << 16), b"")

@@ -1,0 +1,157 @@
+"""How numbers and tables look: pure functions from values to text."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+MAX_DECIMALS = 12
+GAP = "  "
+NOTE_WIDTH = 12  # a note that could show less is not worth its column
+RESET = "\x1b[0m"
+STYLES = {
+    "": "",
+    "dim": "\x1b[2m",
+    "red": "\x1b[31m",
+    "green": "\x1b[32m",
+    "yellow": "\x1b[33m",
+    "cyan": "\x1b[36m",
+}
+
+
+def format_energy(energy: float | None, error: float | None) -> str:
+    """An energy with its error in units of the last digit: -1.174476(12).
+
+    The error has two digits when it begins with 1 or 2, where one digit would round it by up to
+    a third; otherwise one. Without an error, four decimals.
+    """
+    if energy is None or not math.isfinite(energy):
+        return ""
+    if error is None or not math.isfinite(error) or error < 0:
+        return f"{energy:.4f}"
+    if error == 0:
+        return f"{energy:.6f}(0)"
+    mantissa, exponent = f"{error:.1e}".split("e")
+    wanted = (1 if float(mantissa) < 3 else 0) - int(exponent)
+    decimals = min(max(wanted, 0), MAX_DECIMALS)
+    units = max(1, round(error * 10**decimals))
+    return f"{energy:.{decimals}f}({units})"
+
+
+def format_duration(seconds: float | None) -> str:
+    """A length of time in its two largest units: 8 s, 4 min 10 s, 2 h 5 min, 3 d 4 h."""
+    if seconds is None or not math.isfinite(seconds):
+        return ""
+    whole = max(0, round(seconds))
+    for name, length, lower_name, lower in (
+        ("d", 86400, "h", 3600),
+        ("h", 3600, "min", 60),
+        ("min", 60, "s", 1),
+    ):
+        if whole >= length:
+            rest = whole % length // lower
+            return f"{whole // length} {name}" + (f" {rest} {lower_name}" if rest else "")
+    return f"{whole} s"
+
+
+def format_point(point: Mapping[str, object]) -> str:
+    """The coordinates of a sweep: R=1.4 damping=0.001."""
+    return " ".join(f"{key}={value}" for key, value in point.items())
+
+
+def count(number: int, noun: str) -> str:
+    """A number with its noun: 1 run, 3 runs."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A text and the name of its style."""
+
+    text: str
+    style: str = ""
+
+
+@dataclass(frozen=True)
+class Column:
+    """How a column is headed and aligned; on a narrow terminal the highest `rank` goes first.
+
+    Rank 0 is never dropped. A `note` is the last column and is cut to the width that is left.
+    """
+
+    title: str
+    align: Literal["left", "right", "point", "note"] = "left"
+    rank: int = 0
+
+
+def render_table(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Cell]],
+    *,
+    width: int | None,
+    is_coloured: bool,
+) -> str:
+    """Aligned columns under a line of titles; columns without content are left out.
+
+    `width` is the terminal's, None for a file, which gets everything.
+    """
+    lines = [[Cell(column.title, "dim") for column in columns], *rows]
+    texts = [
+        _align(column, [_in_one_line(line[n].text) for line in lines])
+        for n, column in enumerate(columns)
+    ]
+    shown = _choose_columns(columns, texts, width)
+    return "\n".join(
+        _render_line([Cell(texts[n][at], line[n].style) for n in shown], width, is_coloured)
+        for at, line in enumerate(lines)
+    )
+
+
+def paint(text: str, style: str) -> str:
+    """The text in a style, as terminals want it."""
+    return f"{STYLES[style]}{text}{RESET}" if STYLES[style] and text else text
+
+
+def _in_one_line(text: str) -> str:
+    """The first line of a text, without what would move the cursor."""
+    first = text.lstrip().partition("\n")[0]
+    return "".join(letter if letter.isprintable() else "?" for letter in first)
+
+
+def _align(column: Column, texts: list[str]) -> list[str]:
+    """Title and texts of one column at equal width; a note keeps its own."""
+    if column.align == "note":
+        return texts
+    if column.align == "point":
+        left = max((len(text.partition(".")[0]) for text in texts[1:]), default=0)
+        texts[1:] = [" " * (left - len(text.partition(".")[0])) + text for text in texts[1:]]
+    size = max(map(len, texts))
+    return [text.rjust(size) if column.align == "right" else text.ljust(size) for text in texts]
+
+
+def _choose_columns(
+    columns: Sequence[Column], texts: Sequence[list[str]], width: int | None
+) -> list[int]:
+    """The columns that say something, without as many of the least important as need be."""
+    shown = [n for n, (_, *cells) in enumerate(texts) if not cells or any(map(str.strip, cells))]
+
+    def needs(n: int) -> int:
+        return NOTE_WIDTH if columns[n].align == "note" else len(texts[n][0])
+
+    while width is not None and sum(needs(n) + len(GAP) for n in shown) - len(GAP) > width:
+        last = max(shown, key=lambda n: columns[n].rank)
+        if columns[last].rank == 0:
+            break
+        shown.remove(last)
+    return shown
+
+
+def _render_line(cells: list[Cell], width: int | None, is_coloured: bool) -> str:
+    """One line, the last cell cut where the terminal ends."""
+    *first, last = cells
+    used = sum(len(cell.text) + len(GAP) for cell in first)
+    text = last.text.rstrip()
+    if width is not None and 3 < width - used < len(text):
+        text = text[: width - used - 3] + "..."
+    line = [*first, Cell(text, last.style)]
+    return GAP.join(paint(c.text, c.style) if is_coloured else c.text for c in line).rstrip()

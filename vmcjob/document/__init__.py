@@ -1,0 +1,48 @@
+"""TOML documents read into frozen dataclasses, with a compiler's manners about what is wrong."""
+
+from vmcjob.document.keys import (
+    Clash,
+    Key,
+    Kind,
+    Rule,
+    above,
+    at_least,
+    between,
+    inside,
+    keys_of,
+    kind_of,
+    matching,
+    one_of,
+)
+from vmcjob.document.positions import KeyPath
+from vmcjob.document.reader import FAILED, Failure, Reader
+from vmcjob.document.text import Complaint, Document
+from vmcjob.document.wording import closest, enumerate_words
+from vmcjob.document.writer import format_path, format_short, format_value, write
+
+__all__ = [
+    "FAILED",
+    "Clash",
+    "Complaint",
+    "Document",
+    "Failure",
+    "Key",
+    "KeyPath",
+    "Kind",
+    "Reader",
+    "Rule",
+    "above",
+    "at_least",
+    "between",
+    "closest",
+    "enumerate_words",
+    "format_path",
+    "format_short",
+    "format_value",
+    "inside",
+    "keys_of",
+    "kind_of",
+    "matching",
+    "one_of",
+    "write",
+]

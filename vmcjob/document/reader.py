@@ -1,0 +1,137 @@
+"""From TOML tables to dataclasses: one walk over what is there, guided by what may be there."""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Final, TypeVar, get_args, get_origin
+
+from vmcjob.document.keys import Key, Kind, expected, is_table, keys_of, kind_of
+from vmcjob.document.positions import KeyPath
+from vmcjob.document.scalar import accept, describe_mismatch
+from vmcjob.document.suggest import about_unknown_key
+from vmcjob.document.text import Complaint, Document
+from vmcjob.document.writer import format_path, format_short, format_value
+
+T = TypeVar("T")
+
+
+class Failure(Enum):
+    """What a reading method returns for a value that it has complained about."""
+
+    FAILED = "failed"
+
+
+FAILED: Final = Failure.FAILED
+
+
+class Reader:
+    """Reads dataclasses from one document and collects every complaint on the way.
+
+    Args:
+        roots: the dataclasses that share the top level of the document.
+        moved: where a value really stands that a sweep has put at another path.
+    """
+
+    def __init__(
+        self, document: Document, *roots: type, moved: Mapping[KeyPath, KeyPath] | None = None
+    ) -> None:
+        self.document = document
+        self.roots = roots
+        self.moved = moved or {}
+        self.complaints: list[Complaint] = []
+
+    def complain(self, path: KeyPath, words: str, *, at_key: bool = False) -> Failure:
+        """Note what is wrong with the value at a path, or with its key."""
+        place = self.document.place(self.moved.get(path, path))
+        offset = place.key if at_key else place.value
+        self.complaints.append(Complaint(offset, f"{format_path(path)}: {words}"))
+        return FAILED
+
+    def refuse(self, path: KeyPath, wanted: str, value: Any) -> Failure:
+        return self.complain(path, f"expected {wanted}, got {format_short(value)}")
+
+    def complain_of_repeats(self, values: Sequence[Any], path: KeyPath) -> bool:
+        """Complain of every element of an array that has come before; say whether any has."""
+        seen: set[str] = set()
+        for i, written in enumerate(map(format_value, values)):
+            if written in seen:
+                self.complain((*path, i), f"{format_short(values[i])} is already in the list")
+            seen.add(written)
+        return len(seen) < len(values)
+
+    def root(self, table: type[T], values: Mapping[str, Any]) -> T | Failure:
+        """Read `table` from the document's top level, of which each root takes its own keys."""
+        others = {key for root in self.roots if root is not table for key in keys_of(root)}
+        return self.table(table, {k: v for k, v in values.items() if k not in others}, ())
+
+    def finish(self, result: T | Failure) -> T:
+        """The result of reading, unless there were complaints: then all of them, as SpecError."""
+        self.document.refuse(self.complaints)
+        if result is FAILED:
+            raise RuntimeError("a value failed without a complaint")
+        return result
+
+    def value(self, kind: Kind, value: Any, path: KeyPath) -> Any:
+        """Read a value of any kind; `Any`, because the kind is known only here and now."""
+        if hasattr(kind.type, "from_toml"):
+            return kind.type.from_toml(value, path, self)
+        if is_table(kind.type):
+            return self.table(kind.type, value, path)
+        if get_origin(kind.type) is tuple:
+            return self.array(kind, value, path)
+        return self.scalar(kind, value, path)
+
+    def table(self, table: type[T], values: Any, path: KeyPath) -> T | Failure:
+        """Read a dataclass; where optional keys have failed, still look for clashes of others."""
+        if not isinstance(values, dict):
+            return self.refuse(path, "a table", values)
+        keys = keys_of(table)
+        self._judge_names(keys, values, path)
+        results = {
+            name: self.value(keys[name].kind, value, (*path, name))
+            for name, value in values.items()
+            if name in keys
+        }
+        good = {name: result for name, result in results.items() if result is not FAILED}
+        if any(key.is_required and name not in good for name, key in keys.items()):
+            return FAILED
+        made = table(**good)
+        failed = results.keys() - good.keys()
+        return FAILED if self._find_clashes(made, values, failed, path) or failed else made
+
+    def array(self, kind: Kind, values: Any, path: KeyPath) -> tuple[Any, ...] | Failure:
+        if not isinstance(values, list) or not all(rule.holds(values) for rule in kind.rules):
+            return self.refuse(path, expected(kind), values)
+        element = kind_of(get_args(kind.type)[0])
+        results = [self.value(element, value, (*path, i)) for i, value in enumerate(values)]
+        return FAILED if FAILED in results else tuple(results)
+
+    def scalar(self, kind: Kind, value: Any, path: KeyPath) -> Any:
+        result = accept(kind, value)
+        return self.complain(path, describe_mismatch(kind, value)) if result is None else result
+
+    def _judge_names(
+        self, keys: Mapping[str, Key], values: Mapping[str, Any], path: KeyPath
+    ) -> None:
+        """Complain about keys that nobody knows and about keys that nobody wrote."""
+        for name in values.keys() - keys.keys():
+            is_table = isinstance(values[name], dict)
+            words = about_unknown_key(name, is_table, path, self.roots)
+            self.complain((*path, name), words, at_key=True)
+        for name, key in keys.items():
+            if key.is_required and name not in values:
+                self.complain((*path, name), f"missing ({key.kind.meaning})")
+
+    def _find_clashes(
+        self, made: Any, values: Mapping[str, Any], failed: set[str], path: KeyPath
+    ) -> bool:
+        """Complain about what the given values cannot be together; say whether there was any."""
+        clashes = [
+            clash
+            for clash in (made.clashes() if hasattr(made, "clashes") else ())
+            if failed.isdisjoint(clash.keys)
+        ]
+        for clash in clashes:
+            named = next((key for key in clash.keys if key in values), clash.keys[0])
+            inside = clash.inside if named == clash.keys[0] else ()
+            self.complain((*path, named, *inside), clash.message)
+        return bool(clashes)

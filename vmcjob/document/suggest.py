@@ -1,0 +1,37 @@
+"""What to tell somebody whose key is unknown: its right name, or the table where it belongs."""
+
+from collections.abc import Iterable, Mapping
+
+from vmcjob.document.keys import Key, keys_of
+from vmcjob.document.positions import KeyPath
+from vmcjob.document.wording import closest, enumerate_words
+
+
+def vocabulary(roots: Iterable[type]) -> dict[str, Mapping[str, Key]]:
+    """The keys of every table of a document, by the table's name; the top level is ""."""
+    top = {name: key for root in roots for name, key in keys_of(root).items()}
+    tables = {name: keys_of(key.kind.type) for name, key in top.items() if key.is_table}
+    return {"": top, **tables}
+
+
+def about_unknown_key(name: str, is_table: bool, table: KeyPath, roots: Iterable[type]) -> str:
+    """What to tell somebody who wrote a key, or a table, that its table does not have."""
+    tables = vocabulary(roots)
+    here = tables[str(table[0]) if table else ""]
+    noun = "table" if is_table else "key"
+    if homes := _homes(name, tables):
+        return f"unknown {noun} here; it belongs {homes}"
+    same_sort = [other for other, key in here.items() if key.is_table == is_table]
+    if near := closest(name, same_sort):
+        return f"unknown {noun}; did you mean '{near}'?"
+    if near := closest(name, {key for keys in tables.values() for key in keys}):
+        return f"unknown {noun}; did you mean '{near}' {_homes(near, tables)}?"
+    return f"unknown {noun}; known here: {enumerate_words(same_sort or list(here), 'and')}"
+
+
+def _homes(name: str, tables: Mapping[str, Mapping[str, Key]]) -> str:
+    """Where a key is known, if anywhere: ``in [train] or [evaluate]``."""
+    homes = [f"[{table}]" for table, keys in tables.items() if name in keys and table]
+    if homes:
+        return f"in {enumerate_words(homes, 'or')}"
+    return "at the top of the file" if name in tables[""] else ""

@@ -1,0 +1,26 @@
+"""Forward-mode Laplacian of any JAX function: value, Jacobian and Laplacian in one pass."""
+
+from vmcjob.fwdlap import calls, generic, pointwise, products, structure
+from vmcjob.fwdlap.api import (
+    Jet,
+    derivatives,
+    lap,
+    lap_partial,
+    laplacian,
+    zero_tangent_from_primal,
+)
+from vmcjob.fwdlap.chunks import chunk_size, over_walkers, peak_bytes
+
+__all__ = [
+    "Jet",
+    "chunk_size",
+    "derivatives",
+    "lap",
+    "lap_partial",
+    "laplacian",
+    "over_walkers",
+    "peak_bytes",
+    "zero_tangent_from_primal",
+]
+
+del calls, generic, pointwise, products, structure  # imported for the rules they register

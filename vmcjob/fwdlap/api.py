@@ -1,0 +1,174 @@
+"""The doors: lap, lap_partial, laplacian and the symbolic zero."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+import numpy as np
+
+from vmcjob.fwdlap.generic import dense_jacobian, dense_laplacian, uniform_blocks
+from vmcjob.fwdlap.interpreter import bind, interpret, open_jaxpr
+from vmcjob.fwdlap.node import Block, Node, Value, is_inexact, make_node
+
+
+class Jet(NamedTuple):
+    """A scalar function at a point, with its first and second derivatives."""
+
+    value: jax.Array
+    gradient: jax.Array  # the shape of the point
+    laplacian: jax.Array
+
+
+class SymbolicZero(NamedTuple):
+    """A derivative known to be zero when traced; costs nothing."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
+jax.tree_util.register_static(SymbolicZero)
+
+
+def zero_tangent_from_primal(primal: Any) -> SymbolicZero:
+    """The symbolic zero that fits `primal`, as a Jacobian or as a Laplacian."""
+    array = jnp.asarray(primal)
+    return SymbolicZero(array.shape, array.dtype)
+
+
+def lap(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    jacobians: Sequence[Any],
+    laplacians: Sequence[Any],
+) -> tuple[Any, Any, Any]:
+    """Value, Jacobian and Laplacian of `fun` in one forward pass.
+
+    Args:
+        fun: takes arrays, returns any pytree of arrays.
+        primals: the arrays at which `fun` is evaluated.
+        jacobians: of each primal, with the directions along a leading axis, or a symbolic zero.
+        laplacians: of each primal, in its shape, or a symbolic zero.
+
+    Returns the three for the output, each in the structure of the output; the derivatives of
+    outputs that depend on no input are zeros.
+    """
+    primals = [jnp.asarray(primal) for primal in primals]
+    nodes = [_seed(*triple) for triple in zip(primals, jacobians, laplacians, strict=True)]
+    n = next((j.shape[0] for j in jacobians if not isinstance(j, SymbolicZero)), 0)
+    return _run(fun, primals, nodes, n)
+
+
+def _run(
+    fun: Callable[..., Any], primals: Sequence[Any], nodes: Sequence[Value], n: int
+) -> tuple[Any, Any, Any]:
+    closed, shape = jax.make_jaxpr(fun, return_shape=True)(*primals)
+    harvest = [_harvest(output, n) for output in interpret(closed, nodes)]
+    structure = jax.tree.structure(shape)
+    value, jacobian, laplacian = (
+        jax.tree.unflatten(structure, [triple[i] for triple in harvest]) for i in range(3)
+    )
+    return value, jacobian, laplacian
+
+
+def _seed(primal: jax.Array, jacobian: Any, laplacian: Any) -> Value:
+    if not is_inexact(primal):
+        return primal
+    blocks: tuple[Block, ...] = ()
+    if not isinstance(jacobian, SymbolicZero):
+        data = jnp.asarray(jacobian, primal.dtype)
+        blocks = uniform_blocks(data, np.arange(len(data)))
+    zero = isinstance(laplacian, SymbolicZero)
+    return make_node(primal, blocks, None if zero else jnp.asarray(laplacian, primal.dtype))
+
+
+def _harvest(output: Value, n: int) -> tuple[Any, Any, Any]:
+    node = output if isinstance(output, Node) else Node(jnp.asarray(output), (), None)
+    return node.primal, dense_jacobian(node, np.arange(n)), dense_laplacian(node)
+
+
+def lap_partial(
+    fun: Callable[..., Any],
+    primals: Sequence[Any],
+    example_jacobians: Sequence[Any],
+    example_laplacians: Sequence[Any],
+) -> tuple[Any, Callable[[Sequence[Any], Sequence[Any]], tuple[Any, Any]]]:
+    """The value now, Jacobian and Laplacian later, for any slice of the directions.
+
+    Returns the value of `fun` and a function `(jacobians, laplacians) -> (jacobians_out,
+    laplacians_out)`. Only shapes and symbolic zeros of the examples matter; what depends on
+    the primals alone is computed once, here.
+    """
+    primals = [jnp.asarray(primal) for primal in primals]
+    examples = (tuple(example_jacobians), tuple(example_laplacians))
+
+    def whole(arrays: Any, derivatives: Any) -> Any:
+        return lap(fun, arrays, *derivatives)
+
+    closed, shape = jax.make_jaxpr(whole, return_shape=True)(primals, examples)
+    known, later = _split(closed, primals)
+    leaves, structure = jax.tree.flatten(shape)
+    n_value = len(jax.tree.leaves(shape[0]))
+
+    def rest(jacobians: Sequence[Any], laplacians: Sequence[Any]) -> tuple[Any, Any]:
+        out = later(jax.tree.leaves((tuple(jacobians), tuple(laplacians))))
+        return jax.tree.unflatten(structure, out)[1:]
+
+    values = [*known[:n_value], *[None] * (len(leaves) - n_value)]
+    return jax.tree.unflatten(structure, values)[0], rest
+
+
+def _split(closed: Any, given: Sequence[Any]) -> tuple[list[Any], Callable[[list], list]]:
+    """Evaluate what depends on the first inputs alone; return its outputs and the rest."""
+    jaxpr, consts = open_jaxpr(closed)
+    env = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, given, strict=False))
+    waiting = jaxpr.invars[len(given) :]
+    remaining = []
+
+    def read(scope: dict, atom: Any) -> Any:
+        return atom.val if isinstance(atom, jex.Literal) else scope.get(atom)
+
+    for eqn in jaxpr.eqns:
+        inputs = [read(env, atom) for atom in eqn.invars]
+        if any(value is None for value in inputs):
+            remaining.append(eqn)
+        else:
+            env.update(zip(eqn.outvars, bind(eqn, inputs), strict=True))
+
+    def later(leaves: list[Any]) -> list[Any]:
+        scope = {**env, **dict(zip(waiting, leaves, strict=True))}
+        for eqn in remaining:
+            inputs = [read(scope, atom) for atom in eqn.invars]
+            scope.update(zip(eqn.outvars, bind(eqn, inputs), strict=True))
+        return [read(scope, atom) for atom in jaxpr.outvars]
+
+    return [read(env, atom) for atom in jaxpr.outvars], later
+
+
+def derivatives(fun: Callable[[jax.Array], Any]) -> Callable[[jax.Array], tuple[Any, Any, Any]]:
+    """Value, dense Jacobian and Laplacian of any function of one array.
+
+    The Jacobian's leading axis runs over the elements of the array. Only what `fun` really
+    mixes is computed densely: the input is known to be an identity when traced.
+    """
+
+    def push(x: jax.Array) -> tuple[Any, Any, Any]:
+        x = jnp.asarray(x)
+        table = np.arange(x.size).reshape(1, *x.shape)
+        seed = make_node(x, [Block(jnp.ones((1,) * (x.ndim + 1), x.dtype), table)], None)
+        return _run(fun, [x], [seed], x.size)
+
+    return push
+
+
+def laplacian(fun: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], Jet]:
+    """Value, gradient and Laplacian of a scalar function of one array of any shape."""
+    push = derivatives(fun)
+
+    def jet(x: jax.Array) -> Jet:
+        value, jacobian, second = push(x)
+        return Jet(value, jacobian.reshape(jnp.shape(x)), second)
+
+    return jet

@@ -1,0 +1,123 @@
+"""Walks a jaxpr equation by equation and carries (value, Jacobian, Laplacian) along."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.extend.core as jex
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from vmcjob.fwdlap.node import Block, Node, Value
+from vmcjob.fwdlap.sparsity import widen
+
+Rule = Callable[[Any, list[Value]], list[Value]]
+RULES: dict[str, Rule] = {}
+
+# Index tables and masks up to this size are computed while tracing, so that rules can read them.
+MAX_FOLDED = 1 << 16
+
+
+def rule_for(*names: str) -> Callable[[Rule], Rule]:
+    """Register a rule `(equation, inputs) -> outputs` for primitives by name."""
+
+    def register(rule: Rule) -> Rule:
+        RULES.update(dict.fromkeys(names, rule))
+        return rule
+
+    return register
+
+
+def bind(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Evaluate one equation on bare arrays."""
+    if eqn.primitive.name in ("custom_jvp_call", "custom_vjp_call"):
+        return _bind_through_a_jaxpr(eqn, inputs)
+    out = eqn.primitive.bind(*inputs, **eqn.params)
+    return list(out) if eqn.primitive.multiple_results else [out]
+
+
+def _bind_through_a_jaxpr(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
+    """Evaluate an equation whose parameters only JAX itself can turn back into a call."""
+    template = jax.make_jaxpr(lambda: ())()
+    core = getattr(template, "jaxpr", template)
+    slots = [i for i, v in enumerate(eqn.invars) if not isinstance(v, jex.Literal)]
+    fresh = dict.fromkeys(eqn.invars[i] for i in slots)
+    jaxpr = jex.Jaxpr((), list(fresh), list(eqn.outvars), [eqn], eqn.effects, core.debug_info)
+    given = {eqn.invars[i]: inputs[i] for i in slots}
+    return list(jex.jaxpr_as_fun(jex.ClosedJaxpr(jaxpr, ()))(*[given[v] for v in fresh]))
+
+
+# Elementwise primitives that accept scalars and axes of length 1 beside written-out partners.
+BROADCASTING = frozenset(
+    ("add", "add_any", "sub", "mul", "div", "max", "min", "pow", "rem", "atan2", "complex")
+)
+
+
+def in_full(value: Value, shape: tuple[int, ...]) -> Value:
+    """A Node in the shape of its partners, so that no rule meets two shapes."""
+    if not isinstance(value, Node) or value.primal.shape == shape:
+        return value
+    ones = (1,) * (len(shape) - value.primal.ndim)
+    blocks = []
+    for block in (widen(block, value.primal.shape) for block in value.blocks):
+        data = block.data.reshape(len(block.data), *ones, *block.data.shape[1:])
+        table = block.table.reshape(len(block.table), *ones, *block.table.shape[1:])
+        blocks.append(Block(data, table))
+    laplacian = None if value.laplacian is None else jnp.broadcast_to(value.laplacian, shape)
+    return Node(jnp.broadcast_to(value.primal, shape), tuple(blocks), laplacian)
+
+
+def open_jaxpr(closed: Any) -> tuple[Any, Sequence[Any]]:
+    """The jaxpr and the constants of a jaxpr, closed or not (JAX has one type or two)."""
+    return getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
+
+
+def interpret(closed: Any, inputs: Sequence[Value]) -> list[Value]:
+    """Run a closed jaxpr on Nodes and bare arrays."""
+    jaxpr, consts = open_jaxpr(closed)
+    env: dict[Any, Value] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, inputs, strict=True))
+
+    def read(atom: Any) -> Value:
+        return atom.val if isinstance(atom, jex.Literal) else env[atom]
+
+    for eqn in jaxpr.eqns:
+        outputs = apply(eqn, [read(atom) for atom in eqn.invars])
+        env.update(zip(eqn.outvars, outputs, strict=True))
+    return [read(atom) for atom in jaxpr.outvars]
+
+
+def apply(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """One equation: plain evaluation where nothing is differentiated, else its rule."""
+    if any(isinstance(value, Node) for value in inputs):
+        if eqn.primitive.name in BROADCASTING:
+            inputs = [in_full(value, eqn.outvars[0].aval.shape) for value in inputs]
+        return RULES.get(eqn.primitive.name, RULES["*"])(eqn, inputs)
+    if eqn.primitive.name in ("jit", "pjit"):
+        return RULES["jit"](eqn, inputs)
+    if _is_foldable(eqn, inputs):
+        with jax.ensure_compile_time_eval():
+            return bind(eqn, inputs)
+    return bind(eqn, inputs)
+
+
+def is_known(value: Value) -> bool:
+    """Whether a value is an array whose entries can be read while tracing."""
+    return not isinstance(value, (Node, Tracer))
+
+
+def _is_foldable(eqn: Any, inputs: list[Value]) -> bool:
+    """Whether an equation computes a small integer or boolean table from known ones."""
+    return (
+        not eqn.effects
+        and all(is_known(value) for value in inputs)
+        and all(_is_small_table(v.aval) for v in (*eqn.invars, *eqn.outvars))
+    )
+
+
+def _is_small_table(aval: Any) -> bool:
+    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
+    if shape is None or not isinstance(dtype, np.dtype):
+        return False
+    return dtype.kind in "iub" and int(np.prod(shape)) <= MAX_FOLDED

@@ -1,0 +1,72 @@
+"""What flows through the interpreter: a value that depends on the input, with its derivatives."""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+Value = Any  # a plain array (constant with respect to the input) or a Node
+
+
+class Window(NamedTuple):
+    """The stretch of one axis outside which a block is zero."""
+
+    axis: int
+    start: int
+    stop: int
+
+
+class Block(NamedTuple):
+    """Some of the directions of a Jacobian: `data[s]` is the derivative along `table[s]`.
+
+    Both arrays have a leading slot axis and then the axes of the value; an axis of length 1
+    stands for "the same all along". `table` is known when the function is traced, so a feature
+    of one electron has three slots however many electrons there are. Direction -1 means that
+    nothing is here (the data are zero).
+    """
+
+    data: Any
+    table: np.ndarray
+    window: Window | None = None
+
+
+class Node(NamedTuple):
+    """A value that depends on the input; its Jacobian is the sum of its blocks."""
+
+    primal: jax.Array
+    blocks: tuple[Block, ...]
+    laplacian: jax.Array | None  # None: known to be zero
+
+
+def primal_of(value: Value) -> Any:
+    """The bare array of a constant or of a Node."""
+    return value.primal if isinstance(value, Node) else value
+
+
+def blocks_of(value: Value) -> tuple[Block, ...]:
+    """The Jacobian's blocks; none for a constant."""
+    return value.blocks if isinstance(value, Node) else ()
+
+
+def laplacian_of(value: Value) -> Any:
+    """The Laplacian, or None where it is known to be zero."""
+    return value.laplacian if isinstance(value, Node) else None
+
+
+def is_inexact(array: Any) -> bool:
+    """Whether an array (or its abstract value) can carry a derivative."""
+    return jnp.issubdtype(jnp.result_type(array), np.inexact)
+
+
+def make_node(primal: Any, blocks: Any, laplacian: Any) -> Value:
+    """A Node, or the bare primal where nothing can or does depend on the input."""
+    if not is_inexact(primal) or (not blocks and laplacian is None):
+        return primal
+    return Node(primal, tuple(blocks), laplacian)
+
+
+def total(*terms: Any) -> Any:
+    """Sum of terms of which some may be None; None where all are."""
+    present = [term for term in terms if term is not None]
+    return sum(present[1:], present[0]) if present else None

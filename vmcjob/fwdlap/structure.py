@@ -1,0 +1,343 @@
+"""Rules that move elements about: reshape, transpose, broadcast, slice, concatenate, gather."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from vmcjob.fwdlap.generic import differentiate_once
+from vmcjob.fwdlap.interpreter import bind, is_known, rule_for
+from vmcjob.fwdlap.node import (
+    Block,
+    Node,
+    Value,
+    Window,
+    blocks_of,
+    is_inexact,
+    laplacian_of,
+    make_node,
+    primal_of,
+)
+from vmcjob.fwdlap.sparsity import compress, expand, merge, widen
+
+Shape = tuple[int, ...]
+
+
+def push_blocks(eqn: Any, node: Node, move: Callable[[Block], Block | None]) -> list[Value]:
+    """One linear operand: the equation itself on value and Laplacian, `move` on each block."""
+    out = bind(eqn, [node.primal])[0]
+    laplacian = None if node.laplacian is None else bind(eqn, [node.laplacian])[0]
+    moved = [block for block in map(move, node.blocks) if block is not None]
+    return [make_node(out, moved, laplacian)]
+
+
+@rule_for("neg", "copy", "copy_p", "real", "imag", "conj", "reduce_precision", "name")
+def elementwise_linear(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Linear and element by element: blocks keep their shape."""
+    (node,) = inputs
+    return push_blocks(eqn, node, lambda b: b._replace(data=bind(eqn, [b.data])[0]))
+
+
+@rule_for("convert_element_type")
+def convert(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Linear between inexact types; into integers constant."""
+    if not is_inexact(eqn.outvars[0].aval):
+        return bind(eqn, [primal_of(inputs[0])])
+    return elementwise_linear(eqn, inputs)
+
+
+@rule_for("stop_gradient", "sign", "floor", "ceil", "round", "is_finite", "argmax", "argmin")
+def flat(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Piecewise constant, or declared so."""
+    return bind(eqn, [primal_of(value) for value in inputs])
+
+
+@rule_for("eq", "ne", "lt", "le", "gt", "ge")
+def compare(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """A comparison carries no derivative."""
+    return flat(eqn, inputs)
+
+
+@rule_for("transpose")
+def transpose(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Axes change places in data, index and window alike."""
+    order = eqn.params["permutation"]
+    full = (0, *[axis + 1 for axis in order])
+
+    def move(block: Block) -> Block:
+        window = block.window
+        if window is not None:
+            window = window._replace(axis=order.index(window.axis))
+        return Block(jnp.transpose(block.data, full), block.table.transpose(full), window)
+
+    return push_blocks(eqn, inputs[0], move)
+
+
+@rule_for("broadcast_in_dim")
+def broadcast_in_dim(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """New axes stay unwritten: length 1 in data and index."""
+    places, shape = eqn.params["broadcast_dimensions"], eqn.params["shape"]
+
+    def spread(lengths: Shape) -> Shape:
+        out = [1] * len(shape)
+        for place, length in zip(places, lengths, strict=True):
+            out[place] = length
+        return tuple(out)
+
+    def move(block: Block) -> Block:
+        window = block.window
+        if window is not None:
+            window = window._replace(axis=places[window.axis])
+        data = block.data.reshape(len(block.data), *spread(block.data.shape[1:]))
+        index = block.table.reshape(len(block.table), *spread(block.table.shape[1:]))
+        return Block(data, index, window)
+
+    return push_blocks(eqn, inputs[0], move)
+
+
+def axis_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
+    """The finest pairs of neighbouring axes (old, new) that a reshape maps onto each other."""
+    groups, i, j = [], 0, 0
+    while i < len(old) or j < len(new):
+        left, right = [], []
+        a = b = 1
+        while True:
+            if a <= b and i < len(old) and (a < b or not left):
+                a, i = a * old[i], i + 1
+                left.append(i - 1)
+            elif j < len(new) and (b < a or not right):
+                b, j = b * new[j], j + 1
+                right.append(j - 1)
+            elif a == b:
+                break
+            else:
+                a, i = a * old[i], i + 1
+                left.append(i - 1)
+        groups.append((left, right))
+    return groups
+
+
+def _reshape_array(array: Any, groups: list, old: Shape, new: Shape) -> Any:
+    """Reshape behind the slot axis, with unwritten axes kept unwritten where they can be."""
+    lengths, target = [len(array)], [len(array)]
+    for left, right in groups:
+        written = [array.shape[axis + 1] for axis in left]
+        if all(length == 1 for length in written):
+            lengths += written
+            target += [1] * len(right)
+        else:
+            lengths += [old[axis] for axis in left]
+            target += [new[axis] for axis in right]
+    library = np if isinstance(array, np.ndarray) else jnp
+    return library.broadcast_to(array, tuple(lengths)).reshape(target)
+
+
+@rule_for("reshape", "squeeze", "expand_dims")
+def reshape(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Groups of axes that the reshape does not mix keep their unwritten axes."""
+    (node,) = inputs
+    old, new = node.primal.shape, eqn.outvars[0].aval.shape
+    reorders = eqn.primitive.name == "reshape" and eqn.params["dimensions"] is not None
+    if 0 in old or reorders:
+        return differentiate_once(lambda *arrays: bind(eqn, arrays), inputs)
+    groups = axis_groups(old, new)
+
+    def move(block: Block) -> Block:
+        window = block.window
+        if window is not None:
+            left, right = next(pair for pair in groups if window.axis in pair[0])
+            wide = [axis for axis in right if new[axis] > 1]
+            if [axis for axis in left if old[axis] > 1] != [window.axis] or len(wide) != 1:
+                block, window = widen(block, old), None
+            else:
+                return _reshape_windowed(block, groups, wide[0], old, new)
+        data = _reshape_array(block.data, groups, old, new)
+        return Block(data, compress(_reshape_array(block.table, groups, old, new)))
+
+    return push_blocks(eqn, node, move)
+
+
+def _reshape_windowed(block: Block, groups: list, axis: int, old: Shape, new: Shape) -> Block:
+    """Reshape a block whose window lies on an axis that goes over into `axis` unchanged."""
+    window = block.window or Window(axis, 0, new[axis])
+    length = window.stop - window.start
+    old = tuple(length if i == window.axis else n for i, n in enumerate(old))
+    new = tuple(length if i == axis else n for i, n in enumerate(new))
+    data = _reshape_array(block.data, groups, old, new)
+    index = _reshape_array(block.table, groups, old, new)
+    return Block(data, compress(index), window._replace(axis=axis))
+
+
+@rule_for("slice")
+def take_slice(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """A slice of each written axis; a window is cut down to what the slice leaves of it."""
+    node = inputs[0]
+    starts, stops = eqn.params["start_indices"], eqn.params["limit_indices"]
+    steps = eqn.params["strides"] or (1,) * len(starts)
+    cuts = list(zip(starts, stops, steps, strict=True))
+
+    def move(block: Block) -> Block | None:
+        own, window = list(cuts), block.window
+        if window is not None and steps[window.axis] != 1:
+            block, window = widen(block, node.primal.shape), None
+        if window is not None:
+            low = max(starts[window.axis], window.start)
+            high = min(stops[window.axis], window.stop)
+            if low >= high:
+                return None
+            own[window.axis] = (low - window.start, high - window.start, 1)
+            offset = starts[window.axis]
+            window = Window(window.axis, low - offset, high - offset)
+        return Block(_cut(block.data, own), compress(_cut(block.table, own)), window)
+
+    return push_blocks(eqn, node, move)
+
+
+def _cut(array: Any, cuts: list) -> Any:
+    slices = [
+        slice(None) if array.shape[axis + 1] == 1 else slice(*cut) for axis, cut in enumerate(cuts)
+    ]
+    return array[(slice(None), *slices)]
+
+
+@rule_for("concatenate")
+def concatenate(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Blocks are not copied: each gets a window at its place."""
+    axis = eqn.params["dimension"]
+    primals = [primal_of(value) for value in inputs]
+    out = bind(eqn, primals)[0]
+    laplacians = [laplacian_of(value) for value in inputs]
+    laplacian = None
+    if any(term is not None for term in laplacians):
+        filled = [
+            jnp.zeros(jnp.shape(p), out.dtype) if term is None else term
+            for p, term in zip(primals, laplacians, strict=True)
+        ]
+        laplacian = bind(eqn, filled)[0]
+    blocks, start = [], 0
+    for value, primal in zip(inputs, primals, strict=True):
+        stop = start + primal.shape[axis]
+        for block in blocks_of(value):
+            if block.window is not None and block.window.axis == axis:
+                low, high = block.window.start + start, block.window.stop + start
+                window = Window(axis, low, high)
+            else:
+                block, window = widen(block, primal.shape), Window(axis, start, stop)
+            blocks.append(block._replace(window=window))
+        start = stop
+    return [make_node(out, _join(blocks, axis, out.shape), laplacian)]
+
+
+def _join(blocks: list[Block], axis: int, shape: Shape) -> list[Block]:
+    """Fuse neighbours that share their directions (stacked spin blocks, say) into one block."""
+    joined: list[Block] = []
+    for block in blocks:
+        for i, other in enumerate(joined):
+            if _are_neighbours(other, block):
+                joined[i] = _fuse(other, block, axis)
+                break
+        else:
+            joined.append(block)
+    whole = Window(axis, 0, shape[axis])
+    return [b._replace(window=None) if b.window == whole else b for b in joined]
+
+
+def _are_neighbours(a: Block, b: Block) -> bool:
+    if a.window is None or b.window is None or a.window.stop != b.window.start:
+        return False
+    axis = a.window.axis + 1
+    if len(a.table) != len(b.table) or a.data.ndim != b.data.ndim:
+        return False
+    same = a.table.shape[axis] == 1 == b.table.shape[axis] and np.array_equal(a.table, b.table)
+    along = [i for i in range(1, a.data.ndim) if i != axis]
+    return same and all(a.data.shape[i] == b.data.shape[i] for i in along)
+
+
+def _fuse(a: Block, b: Block, axis: int) -> Block:
+    parts = []
+    for block in (a, b):
+        window = block.window or Window(axis, 0, 1)
+        shape = list(block.data.shape)
+        shape[axis + 1] = window.stop - window.start
+        parts.append(jnp.broadcast_to(block.data, shape))
+    start = a.window.start if a.window else 0
+    stop = b.window.stop if b.window else 0
+    data = lax.concatenate(parts, axis + 1)
+    return Block(data, a.table, Window(axis, start, stop))
+
+
+@rule_for("tile")
+def tile(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Repeats along an axis; along an unwritten one there is nothing to repeat."""
+    (node,) = inputs
+    repeats = eqn.params["reps"]
+
+    def move(block: Block) -> Block:
+        block = widen(block, node.primal.shape)
+        return Block(_tiled(block.data, repeats), _tiled(block.table, repeats))
+
+    return push_blocks(eqn, node, move)
+
+
+def _tiled(array: Any, repeats: Sequence[int]) -> Any:
+    own = [1 if array.shape[axis + 1] == 1 else n for axis, n in enumerate(repeats)]
+    if all(n == 1 for n in own):
+        return array
+    return (np if isinstance(array, np.ndarray) else jnp).tile(array, (1, *own))
+
+
+@rule_for("gather", "dynamic_slice", "rev", "pad")
+def rearrange(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Any other motion of elements: the index table goes through the same equation."""
+    node, *rest = inputs
+    rest_is_plain = not any(isinstance(value, Node) for value in rest)
+    if not isinstance(node, Node) or not rest_is_plain or not all(map(is_known, rest)):
+        return differentiate_once(lambda *arrays: bind(eqn, arrays), inputs)
+
+    def apply(array: Any) -> Any:
+        return bind(eqn, [array, *rest])[0]
+
+    def linear(tangent: Any) -> Any:
+        return jax.jvp(apply, (node.primal,), (tangent,))[1]
+
+    moved = [_rearranged(block, node.primal, apply, linear) for block in node.blocks]
+    laplacian = None if node.laplacian is None else linear(node.laplacian)
+    return [make_node(apply(node.primal), moved, laplacian)]
+
+
+def _rearranged(block: Block, like: Any, apply: Any, linear: Any) -> Block:
+    data = jax.vmap(linear)(expand(block, like.shape))
+    index = np.broadcast_to(widen(block, like.shape).table, (len(block.table), *like.shape))
+    with jax.ensure_compile_time_eval():
+        # The tables ride as tangents, raised by one, so that whatever pads or fills reads zero.
+        zero = jnp.zeros(like.shape, like.dtype)
+        tables = [jnp.asarray(table + 1, like.dtype) for table in index]
+        moved = [np.asarray(jax.jvp(apply, (zero,), (table,))[1]) for table in tables]
+    return Block(data, compress(np.rint(np.real(np.stack(moved))).astype(np.int64) - 1))
+
+
+@rule_for("select_n")
+def select(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Where the predicate chooses a case, that case's derivatives; all else is masked out."""
+    which, *cases = inputs
+    primals = [primal_of(case) for case in cases]
+    out = bind(eqn, [primal_of(which), *primals])[0]
+    laplacian, blocks = None, []
+    for i, case in enumerate(cases):
+        if not isinstance(case, Node):
+            continue
+        chosen = primal_of(which) == i
+        if case.laplacian is not None:
+            term = jnp.where(chosen, case.laplacian, 0)
+            laplacian = term if laplacian is None else laplacian + term
+        mask = chosen
+        blocks += [_masked(block, mask, out.shape) for block in case.blocks]
+    return [make_node(out, merge(blocks), laplacian)]
+
+
+def _masked(block: Block, mask: Any, shape: Shape) -> Block:
+    block = widen(block, shape)
+    return block._replace(data=jnp.where(mask, block.data, 0))

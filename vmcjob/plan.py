@@ -1,0 +1,53 @@
+"""What a spec file asks for, as a list of runs: who they are and what each of them computes."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vmcjob.spec import JobSpec, Point, SpecFile, science
+
+_RUN_ID_DIGITS = 10  # 40 bits: a million runs of one name share a digest once in two
+
+
+@dataclass(frozen=True)
+class Task:
+    """One run: a point of the sweep with one seed."""
+
+    run_id: str
+    name: str
+    point: Mapping[str, int | float | str]
+    seed: int
+    spec: JobSpec
+    science_sha256: str
+    """Digest of what decides the numbers; runs that share it differ by their seeds only."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All runs of a spec file, in its order."""
+
+    source: str
+    tasks: tuple[Task, ...]
+
+
+def make_plan(spec_file: SpecFile) -> Plan:
+    """Name every run after its science and seed, so that planning it again finds it again."""
+    return Plan(spec_file.source, tuple(_make_task(point) for point in spec_file.points))
+
+
+def _make_task(point: Point) -> Task:
+    spec = point.spec
+    decides = science(spec)
+    digest = _sha256(f"{decides}\nseed = {spec.seed}\n")[:_RUN_ID_DIGITS]
+    return Task(
+        run_id=f"{spec.name}-{digest}",
+        name=spec.name,
+        point=point.coordinates,
+        seed=spec.seed,
+        spec=spec,
+        science_sha256=_sha256(decides),
+    )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,5 @@
+"""The worker: takes one run directory from its spec to its outcome, on all local devices."""
+
+from vmcjob.run.main import main
+
+__all__ = ["main"]

@@ -1,0 +1,70 @@
+"""What an attempt does between its start and its end: read the spec, open the store, work."""
+
+import logging
+import platform
+import socket
+from importlib.metadata import version
+
+import jax
+
+from vmcjob import __version__
+from vmcjob.run.calculation import build, configure_jax
+from vmcjob.run.stop import StopRequest
+from vmcjob.run.worker import Worker
+from vmcjob.rundir import RunDir
+from vmcjob.spec import JobSpec, load_resolved
+from vmcjob.store import Layout, RunStore
+
+log = logging.getLogger("vmcjob")
+
+
+def attempt(run_dir: RunDir, stop: StopRequest) -> None:
+    """Take the run to its end; raises what `Worker.run` raises, and errors meant for the user."""
+    spec = load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path))
+    configure_jax(spec.numerics)
+    worker = Worker(run_dir, spec, build(spec), _open_store(run_dir, spec), stop)
+    if worker.warning:
+        log.warning(worker.warning)
+    log.info("%s on %s, from %s", run_dir.path.name, _device_names(), worker.standing)
+    worker.run()
+
+
+def _open_store(run_dir: RunDir, spec: JobSpec) -> RunStore:
+    """The run's store, made if this is the first attempt."""
+    run_id = run_dir.read_record().run_id
+    if run_dir.store_path.exists():
+        return RunStore.open(run_dir.store_path, "a", run_id=run_id)
+    layout = Layout(
+        n_train=spec.train.steps,
+        n_evaluate=spec.evaluate.steps,
+        n_walkers=spec.sampler.walkers,
+        n_electrons=spec.system.n_electrons,
+        n_snapshots=min(spec.output.snapshots, spec.evaluate.steps),
+        dtype=spec.numerics.dtype,
+    )
+    return RunStore.create(
+        run_dir.store_path,
+        run_id=run_id,
+        spec_text=run_dir.read_spec_text(),
+        provenance=_provenance(spec),
+        layout=layout,
+    )
+
+
+def _provenance(spec: JobSpec) -> dict[str, object]:
+    """What else decided the numbers: versions, devices, precision."""
+    packages = ("jax", "jaxlib", "flax", "numpy", "zarr")
+    return {
+        "python": platform.python_version(),
+        "versions": {"vmcjob": __version__} | {package: version(package) for package in packages},
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "devices": _device_names(),
+        "dtype": spec.numerics.dtype,
+        "matmul_precision": spec.numerics.matmul_precision,
+    }
+
+
+def _device_names() -> str:
+    kinds = [device.device_kind for device in jax.local_devices()]
+    return ", ".join(f"{kinds.count(kind)} × {kind}" for kind in sorted(set(kinds)))

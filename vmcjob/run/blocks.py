@@ -1,0 +1,45 @@
+"""Steps of the loop in blocks of about a second, between which the worker may look up and write."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from jax import Array
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import LoopState, StepInfo
+from vmcjob.vmc.loop import Step, iterate
+
+BLOCK_SECONDS = 1.0
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive steps of one phase, all done."""
+
+    last: int  # steps of the phase done so far
+    state: LoopState  # after the block; the next block consumes it
+    infos: Sequence[StepInfo | Array]  # one per step, on the host
+    steps_per_s: float | None  # None for the first block, which compiles
+
+
+def run_blocks(step: Step, state: LoopState, first: int, edges: Sequence[int]) -> Iterator[Block]:
+    """Steps from `first` to the last of the `edges`; every edge ends a block.
+
+    Where else blocks end depends on the machine's speed alone and changes no number.
+    """
+    length, is_compiled = 1, False
+    for edge in edges:
+        while first < edge:
+            last = min(first + length, edge)
+            began = time.monotonic()
+            pending = []
+            for done in iterate(step, state, first, last):
+                state = done.state
+                pending.append(done.info)
+            rows = [devices.unreplicate(info) for info in pending]
+            seconds = time.monotonic() - began
+            yield Block(last, state, rows, len(rows) / seconds if is_compiled else None)
+            is_compiled = True
+            length = max(1, min(2 * length, round(length * BLOCK_SECONDS / seconds)))
+            first = last

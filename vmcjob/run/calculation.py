@@ -1,0 +1,95 @@
+"""From a job spec to the objects of `vmcjob.vmc`, and to the state in which a run begins."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+
+from vmcjob import spec as jobspec
+from vmcjob.errors import UsageError
+from vmcjob.vmc import devices
+from vmcjob.vmc.ansatz import make_log_psi
+from vmcjob.vmc.ansatz.ferminet import FermiNet
+from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState
+from vmcjob.vmc.hamiltonian import make_local_energy
+from vmcjob.vmc.loop import INITIAL, Vmc
+from vmcjob.vmc.sr import StochasticReconfiguration
+from vmcjob.vmc.system import System, initial_positions
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """What a spec means: the VMC to do, and how it begins."""
+
+    vmc: Vmc
+    system: System
+    ansatz: FermiNet
+    n_walkers: int
+    width: float  # bohr, initial
+
+    def initial_state(self) -> LoopState:
+        """Parameters, optimizer and walkers before warm-up, on all devices.
+
+        Depends on the seed alone, not on the number of devices.
+        """
+        root = jax.random.fold_in(jax.random.key(self.vmc.seed), INITIAL)
+        key_params, key_walkers = jax.random.split(root)
+        r = initial_positions(self.system, key_walkers, self.n_walkers)
+        params = self.ansatz.init(key_params, r[0])
+        memory = self.vmc.optimizer.init(params)
+        width = devices.replicate(jnp.asarray(self.width, r.dtype))
+        chain = ChainState(devices.shard(r), width)
+        return LoopState(devices.replicate(params), devices.replicate(memory), chain)
+
+
+def configure_jax(numerics: jobspec.Numerics) -> None:
+    """Set JAX's precision for this process; before any array is made."""
+    jax.config.update("jax_enable_x64", numerics.dtype == "float64")
+    jax.config.update("jax_default_matmul_precision", numerics.matmul_precision)
+
+
+def build(spec: jobspec.JobSpec) -> Calculation:
+    """The calculation that a spec describes; UsageError if the devices cannot share its walkers."""
+    n_walkers, n_devices = spec.sampler.walkers, devices.count()
+    if n_walkers % n_devices:
+        raise UsageError(
+            f"sampler.walkers: {n_walkers} walkers cannot be shared evenly by {n_devices} devices; "
+            f"use a multiple of {n_devices}"
+        )
+    system = System(
+        nuclei=tuple(atom.position for atom in spec.system.atoms),
+        charges=spec.system.charges,
+        n_up=spec.system.n_up,
+        n_down=spec.system.n_down,
+    )
+    ansatz = FermiNet(
+        system=system,
+        determinants=spec.ansatz.determinants,
+        layers=spec.ansatz.layers,
+        one_electron_width=spec.ansatz.one_electron_width,
+        two_electron_width=spec.ansatz.two_electron_width,
+        jastrow=spec.ansatz.jastrow,
+    )
+    log_psi = make_log_psi(ansatz)
+    vmc = Vmc(
+        log_psi=log_psi,
+        local_energy=make_local_energy(log_psi, system),
+        optimizer=_optimizer(spec.optimizer, log_psi),
+        seed=spec.seed,
+        moves=spec.sampler.steps,
+        target_acceptance=spec.sampler.target_acceptance,
+    )
+    return Calculation(vmc, system, ansatz, n_walkers, spec.sampler.width)
+
+
+def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi) -> StochasticReconfiguration:
+    return StochasticReconfiguration(
+        log_psi=log_psi,
+        learning_rate=options.learning_rate,
+        decay_steps=options.decay_steps,
+        damping=options.damping,
+        cg_iterations=options.cg_iterations,
+        cg_tolerance=options.cg_tolerance,
+        norm_constraint=options.norm_constraint,
+        clip_width=options.clip,
+    )

@@ -1,0 +1,56 @@
+"""One attempt at one run, from its lock to its outcome and exit code; JAX comes in between."""
+
+import logging
+import sys
+import traceback
+from pathlib import Path
+
+from vmcjob.errors import DivergedError, VmcJobError
+from vmcjob.run.stop import StoppedError, StopRequest, stop_on_signals
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+
+EXIT_CODES = {
+    Outcome.FINISHED: 0,
+    Outcome.FAILED: 1,
+    Outcome.DIVERGED: DivergedError.exit_code,
+    Outcome.PREEMPTED: 75,  # EX_TEMPFAIL: stopped at a checkpoint, start me again
+}
+log = logging.getLogger("vmcjob")
+
+
+def main(path: Path) -> int:
+    """Run the run at `path` from its last commit to its end; returns the exit code.
+
+    Raises RunDirError, leaving all as it is, if another worker is on it or it is no run directory.
+    """
+    logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
+    log.setLevel(logging.INFO)
+    run_dir = RunDir.open(path)
+    with run_dir.lock(), stop_on_signals() as stop:
+        run_dir.write_heartbeat(Heartbeat(phase=Phase.STARTING, step=0, n_steps=0))
+        run_dir.clear_outcome()
+        run_dir.append_attempt("start")
+        outcome = _outcome(run_dir, stop)
+        run_dir.write_outcome(outcome)
+        run_dir.append_attempt("end", outcome=outcome.outcome, message=outcome.message)
+    log.info("%s %s", outcome.outcome, outcome.message)
+    return EXIT_CODES[outcome.outcome]
+
+
+def _outcome(run_dir: RunDir, stop: StopRequest) -> OutcomeRecord:
+    """Work until the run ends one way or another, and say which."""
+    try:
+        # Not before the signal handlers are in place: it takes seconds.
+        from vmcjob.run.attempt import attempt
+
+        attempt(run_dir, stop)
+    except StoppedError as stopped:
+        return OutcomeRecord(outcome=Outcome.PREEMPTED, message=str(stopped))
+    except DivergedError as error:
+        return OutcomeRecord(outcome=Outcome.DIVERGED, message=str(error))
+    except VmcJobError as error:
+        return OutcomeRecord(outcome=Outcome.FAILED, message=str(error))
+    except Exception as error:  # a bug: its traceback goes to the log, its name to the outcome
+        log.error("%s", traceback.format_exc())
+        return OutcomeRecord(outcome=Outcome.FAILED, message=f"{type(error).__name__}: {error}")
+    return OutcomeRecord(outcome=Outcome.FINISHED)

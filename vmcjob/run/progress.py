@@ -1,0 +1,93 @@
+"""What a run tells the world while it goes: its energy so far, its speed, the time left."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vmcjob.rundir import Heartbeat, Phase, RunDir
+from vmcjob.stats import estimate
+
+# Training energies move; the last so many tell where they are now.
+TRAINING_WINDOW = 100
+
+
+class Progress:
+    """Writes the run's heartbeat.
+
+    Args:
+        run_dir: where the heartbeat goes.
+        planned: steps of every phase, in the order of the run.
+        energies: what earlier attempts recorded of each phase, in hartree.
+    """
+
+    def __init__(
+        self, run_dir: RunDir, planned: Mapping[Phase, int], energies: Mapping[Phase, np.ndarray]
+    ) -> None:
+        self._run_dir = run_dir
+        self._planned = planned
+        self._energies = {phase: energies[phase].tolist() for phase in energies}
+        self._speeds: dict[Phase, float] = {}
+        self._acceptance: float | None = None
+
+    def begin(self, phase: Phase, step: int) -> None:
+        """A phase starts or is taken up again; its first step will compile."""
+        self._acceptance = None
+        self._beat(phase, step)
+
+    def advance(
+        self, phase: Phase, step: int, speed: float | None, rows: Mapping[str, np.ndarray]
+    ) -> None:
+        """A block of steps is done.
+
+        Args:
+            phase: the phase of the block.
+            step: steps of the phase done so far.
+            speed: steps per second, if known.
+            rows: the block's series, of which "acceptance" and "energy" are used.
+        """
+        if speed is not None:
+            self._speeds[phase] = speed
+        if phase in self._energies:
+            self._energies[phase].extend(rows["energy"].tolist())
+        self._acceptance = float(np.mean(rows["acceptance"]))
+        self._beat(phase, step)
+
+    def finish(self) -> None:
+        """All phases are done; the last phase's numbers stand."""
+        last = Phase.EVALUATE if self._planned[Phase.EVALUATE] else Phase.TRAIN
+        self._beat(last, self._planned[last], shown_as=Phase.DONE)
+
+    def energy(self, phase: Phase) -> tuple[float | None, float | None]:
+        """Energy and error of a recorded phase so far, in hartree; None where not known yet."""
+        energies = self._energies.get(phase, [])
+        if phase is Phase.TRAIN:
+            energies = energies[-TRAINING_WINDOW:]
+        if len(energies) < 2:
+            return (energies[0] if energies else None), None
+        result = estimate(np.array(energies))
+        return result.mean, result.error
+
+    def _beat(self, phase: Phase, step: int, shown_as: Phase | None = None) -> None:
+        energy, error = self.energy(phase)
+        self._run_dir.write_heartbeat(
+            Heartbeat(
+                phase=shown_as or phase,
+                step=step,
+                n_steps=self._planned[phase],
+                energy=energy,
+                error=error,
+                acceptance=self._acceptance,
+                steps_per_s=self._speeds.get(phase),
+                eta_s=self._time_left(phase, step),
+            )
+        )
+
+    def _time_left(self, phase: Phase, step: int) -> float | None:
+        """Seconds to the end of the run; phases not yet timed are taken to be as fast as this."""
+        speed = self._speeds.get(phase)
+        if speed is None:
+            return None
+        phases = list(self._planned)
+        later = phases[phases.index(phase) + 1 :]
+        ahead = sum(self._planned[other] / self._speeds.get(other, speed) for other in later)
+        return (self._planned[phase] - step) / speed + ahead

@@ -1,0 +1,57 @@
+"""LoopState as flat named arrays, the form in which a checkpoint keeps it, and back."""
+
+from collections.abc import Mapping
+
+import jax
+import numpy as np
+from jax.tree_util import keystr, tree_flatten_with_path
+
+from vmcjob.errors import StoreError
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import LoopState
+
+WALKERS = "walkers"
+
+
+def to_arrays(state: LoopState) -> dict[str, np.ndarray]:
+    """The state of all devices: walkers flat over devices, everything else once.
+
+    Without a device axis, so that a run resumes on another number of devices.
+    """
+    leaves, _ = tree_flatten_with_path(devices.unreplicate(_without_walkers(state)))
+    arrays = {keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
+    return arrays | {WALKERS: devices.gather(state.chain.r)}
+
+
+def from_arrays(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
+    """The state that `to_arrays` took apart, on this process's devices.
+
+    Args:
+        arrays: a checkpoint's arrays.
+        like: any state of the same calculation; gives structure, shapes and types.
+
+    Raises StoreError if the checkpoint is of another calculation.
+    """
+    template = _without_walkers(like)
+    leaves, structure = tree_flatten_with_path(jax.tree.map(lambda leaf: leaf[0], template))
+    restored = [
+        _checked(arrays, keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves
+    ]
+    state = devices.replicate(jax.tree.unflatten(structure, restored))
+    return state._replace(chain=state.chain._replace(r=devices.shard(arrays[WALKERS])))
+
+
+def _without_walkers(state: LoopState) -> LoopState:
+    # None is a subtree without leaves: only what all devices hold alike remains.
+    return state._replace(chain=state.chain._replace(r=None))
+
+
+def _checked(arrays: Mapping[str, np.ndarray], name: str, like: np.ndarray) -> np.ndarray:
+    found = arrays.get(name)
+    if found is None or found.shape != like.shape or found.dtype != like.dtype:
+        what = "missing" if found is None else f"{found.dtype}{list(found.shape)}"
+        raise StoreError(
+            f"checkpoint of another calculation: {name} is {what}, "
+            f"expected {like.dtype}{list(like.shape)}"
+        )
+    return found

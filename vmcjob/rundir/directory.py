@@ -1,0 +1,270 @@
+"""One run's directory: the only place that knows the names of its files."""
+
+import fcntl
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from vmcjob.errors import NotFoundError, RunDirError
+from vmcjob.rundir.process import host_name
+from vmcjob.rundir.records import (
+    Heartbeat,
+    OutcomeRecord,
+    Record,
+    Submission,
+    decode,
+    encode,
+)
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class RunDir:
+    """The directory of one run. Making the value touches no disk.
+
+    Every JSON file is replaced as a whole, so that a reader sees the old or the new one. What is
+    advisory (heartbeat, submission, outcome) reads as None when it is missing or damaged; a run
+    without a readable record is an error, for nothing else says what it is.
+    """
+
+    path: Path
+
+    @property
+    def spec_path(self) -> Path:
+        """The resolved spec, all that the worker reads of the user's wishes."""
+        return self.path / "spec.toml"
+
+    @property
+    def record_path(self) -> Path:
+        """What the run is (`Record`)."""
+        return self.path / "run.json"
+
+    @property
+    def submission_path(self) -> Path:
+        """Who was asked to run it (`Submission`)."""
+        return self.path / "submission.json"
+
+    @property
+    def heartbeat_path(self) -> Path:
+        """Where the worker is (`Heartbeat`)."""
+        return self.path / "heartbeat.json"
+
+    @property
+    def outcome_path(self) -> Path:
+        """How the last attempt ended (`OutcomeRecord`)."""
+        return self.path / "outcome.json"
+
+    @property
+    def attempts_path(self) -> Path:
+        """One JSON line per start and end of an attempt."""
+        return self.path / "attempts.jsonl"
+
+    @property
+    def log_path(self) -> Path:
+        """Everything the workers said, all attempts one after the other."""
+        return self.path / "log.txt"
+
+    @property
+    def lock_path(self) -> Path:
+        """Held by the worker as long as it lives."""
+        return self.path / "lock"
+
+    @property
+    def store_path(self) -> Path:
+        """The results."""
+        return self.path / "run.zarr"
+
+    @classmethod
+    def create(cls, root: Path, record: Record, spec_text: str) -> "RunDir":
+        """The run's directory below `root`, made whole or not at all; an existing one is kept.
+
+        A directory of that name that holds another run, or no run, is refused.
+        """
+        run_dir = cls(root / record.run_id)
+        if not run_dir.record_path.exists():
+            run_dir._build(record, spec_text)
+        found = run_dir.read_record()
+        identity = ("run_id", "name", "seed", "science_sha256")
+        if any(getattr(found, key) != getattr(record, key) for key in identity):
+            raise RunDirError(f"{run_dir.path}: holds another run ({found.run_id}); move it away")
+        return run_dir
+
+    @classmethod
+    def open(cls, path: Path) -> "RunDir":
+        """An existing run directory, or a NotFoundError."""
+        run_dir = cls(path)
+        if not os.path.isfile(run_dir.record_path):
+            reason = "is not a run directory" if os.path.isdir(path) else "there is no such run"
+            raise NotFoundError(f"{path}: {reason}")
+        return run_dir
+
+    def read_record(self) -> Record:
+        """What the run is; RunDirError when that cannot be read."""
+        try:
+            return decode(Record, self.record_path.read_text("utf-8"))
+        except OSError as error:
+            raise RunDirError(f"{self.path}: is not a run directory ({error.strerror})") from None
+        except ValueError as error:
+            raise RunDirError(f"{self.record_path}: damaged: {error}") from None
+
+    def read_spec_text(self) -> str:
+        """The resolved spec as text."""
+        try:
+            return self.spec_path.read_text("utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise RunDirError(f"{self.spec_path}: cannot be read: {error}") from None
+
+    def write_spec_text(self, text: str) -> None:
+        """Replace the spec: other resources for the same science."""
+        _replace(self.spec_path, text)
+
+    def read_submission(self) -> Submission | None:
+        """Who was asked to run it, None when nobody was."""
+        return _read(Submission, self.submission_path)
+
+    def write_submission(self, submission: Submission) -> None:
+        """Say who was asked to run it."""
+        _replace(self.submission_path, encode(submission))
+
+    def clear_submission(self) -> None:
+        """Nobody is asked any more."""
+        _remove(self.submission_path)
+
+    def read_heartbeat(self) -> Heartbeat | None:
+        """The last sign of life of a worker."""
+        return _read(Heartbeat, self.heartbeat_path)
+
+    def write_heartbeat(self, heartbeat: Heartbeat) -> None:
+        """Give a sign of life."""
+        _replace(self.heartbeat_path, encode(heartbeat))
+
+    def read_outcome(self) -> OutcomeRecord | None:
+        """How the last attempt ended, None while one runs or when it could not say."""
+        return _read(OutcomeRecord, self.outcome_path)
+
+    def write_outcome(self, outcome: OutcomeRecord) -> None:
+        """Say how the attempt ended."""
+        _replace(self.outcome_path, encode(outcome))
+
+    def clear_outcome(self) -> None:
+        """A new attempt begins: the last one's end no longer counts."""
+        _remove(self.outcome_path)
+
+    def append_attempt(self, event: str, **details: object) -> None:
+        """Add one line to the history: an event ("start", "end"), who, when, and details."""
+        line = {"event": event, "time": time.time(), "host": host_name(), "pid": os.getpid()}
+        _append(self.attempts_path, json.dumps(line | details, default=str) + "\n")
+
+    def read_attempts(self) -> list[dict[str, object]]:
+        """The history, oldest first; a line cut short by a crash is left out."""
+        try:
+            lines = self.attempts_path.read_text("utf-8", errors="replace").splitlines()
+        except OSError:
+            return []
+        return [event for event in map(_parse_line, lines) if event is not None]
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Be the run's only worker; RunDirError names the other one.
+
+        The kernel drops the lock when the process ends, however it ends. The file stays: removing
+        it would let two workers lock two different files of the same name.
+        """
+        try:
+            file = open(self.lock_path, "a+", encoding="utf-8")  # noqa: SIM115 -- closed below
+        except OSError as error:
+            raise RunDirError(f"{self.lock_path}: cannot be opened: {error.strerror}") from None
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                file.seek(0)
+                owner = file.read().strip() or "another process"
+                raise RunDirError(f"{self.path}: already being run by {owner}") from None
+            except OSError as error:
+                raise RunDirError(f"{self.lock_path}: cannot be locked: {error.strerror}") from None
+            file.truncate(0)
+            file.write(f"pid {os.getpid()} on host {host_name()}\n")
+            file.flush()
+            yield
+
+    def _build(self, record: Record, spec_text: str) -> None:
+        """Fill a directory beside the final place and move it there in one step."""
+        root, name = self.path.parent, self.path.name
+        staging = RunDir(root / f".{name}.{os.urandom(4).hex()}")
+        try:
+            staging.path.mkdir(parents=True)
+            _write_whole(staging.spec_path, spec_text)
+            _write_whole(staging.record_path, encode(record))
+            os.rename(staging.path, self.path)
+        except OSError as error:
+            # Somebody else may have been faster; then theirs is as good as ours.
+            if not self.record_path.exists():
+                raise RunDirError(f"{self.path}: cannot be made: {error.strerror}") from None
+        finally:
+            shutil.rmtree(staging.path, ignore_errors=True)
+
+
+def _read(kind: type[T], path: Path) -> T | None:
+    """The record in a file, None when it is missing or damaged."""
+    try:
+        return decode(kind, path.read_text("utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _replace(path: Path, text: str) -> None:
+    """Write a file whole, or raise a RunDirError."""
+    try:
+        _write_whole(path, text)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _remove(path: Path) -> None:
+    """Remove a file that need not be there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be removed: {error.strerror}") from None
+
+
+def _write_whole(path: Path, text: str) -> None:
+    """Write a file so that no reader ever sees a part of it, not even after a power cut."""
+    staging = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with open(staging, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staging, path)
+    except BaseException:
+        staging.unlink(missing_ok=True)
+        raise
+
+
+def _append(path: Path, line: str) -> None:
+    """Append in a single write, so that lines of two writers do not mix."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        try:
+            os.write(descriptor, line.encode("utf-8"))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def _parse_line(line: str) -> dict[str, object] | None:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) else None

@@ -1,0 +1,170 @@
+"""The small JSON files of a run as values, checked when they are read back."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from enum import StrEnum
+from functools import cache
+from types import UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+from vmcjob.rundir.process import Process, host_name, start_time
+
+T = TypeVar("T")
+
+
+class Phase(StrEnum):
+    """What a worker is doing; steps are counted within a phase."""
+
+    STARTING = "starting"
+    WARMUP = "warmup"
+    TRAIN = "train"
+    EQUILIBRATE = "equilibrate"
+    EVALUATE = "evaluate"
+    DONE = "done"
+
+
+class Outcome(StrEnum):
+    """How an attempt ended. A worker that could not say has no outcome."""
+
+    FINISHED = "FINISHED"
+    PREEMPTED = "PREEMPTED"
+    DIVERGED = "DIVERGED"
+    FAILED = "FAILED"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Record:
+    """run.json: what the run is. Written once, when its directory is made."""
+
+    run_id: str
+    name: str
+    point: Mapping[str, Any]  # sweep coordinates: numbers and texts, as TOML has them
+    seed: int
+    science_sha256: str
+    source: str  # the spec file it came from
+    vmcjob_version: str
+    created: float = field(default_factory=time.time)  # seconds since the epoch, as all times
+
+
+@dataclass(frozen=True, kw_only=True)
+class Submission:
+    """submission.json: who was asked to run it; the worker is added once it has been started.
+
+    `pid` and `process_start` are the local launcher's, and None for a batch system, where
+    `job_id` says everything.
+    """
+
+    scheduler: str
+    job_id: str
+    host: str = field(default_factory=host_name)
+    pid: int | None = None
+    process_start: int | None = None
+    submitted_at: float = field(default_factory=time.time)
+    worker_pid: int | None = None
+    worker_start: int | None = None
+    started_at: float | None = None
+
+    @property
+    def launcher(self) -> Process | None:
+        """The local process that starts the worker when its turn comes."""
+        return None if self.pid is None else Process(self.host, self.pid, self.process_start)
+
+    @property
+    def worker(self) -> Process | None:
+        """The worker that the launcher started, None while the run waits."""
+        if self.worker_pid is None:
+            return None
+        return Process(self.host, self.worker_pid, self.worker_start)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Heartbeat:
+    """heartbeat.json: where the worker is, None for what it does not know (yet).
+
+    The writer leaves out who and when: the defaults name this process and this moment.
+    """
+
+    phase: Phase
+    step: int
+    n_steps: int
+    energy: float | None = None  # hartree
+    error: float | None = None  # hartree
+    acceptance: float | None = None
+    steps_per_s: float | None = None
+    eta_s: float | None = None  # until the run's end, not the phase's
+    pid: int = field(default_factory=os.getpid)
+    host: str = field(default_factory=host_name)
+    process_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
+    time: float = field(default_factory=time.time)
+
+    @property
+    def process(self) -> Process:
+        """The worker that wrote this."""
+        return Process(self.host, self.pid, self.process_start)
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutcomeRecord:
+    """outcome.json: how the last attempt ended, in a word and in a sentence."""
+
+    outcome: Outcome
+    message: str = ""
+    time: float = field(default_factory=time.time)
+
+
+def encode(record: object) -> str:
+    """JSON of one of the dataclasses above; numbers that are not finite become null."""
+    values = {f.name: getattr(record, f.name) for f in fields(record)}  # pyright: ignore[reportArgumentType] -- any dataclass
+    return json.dumps({key: _finite(value) for key, value in values.items()}, indent=2) + "\n"
+
+
+def decode(kind: type[T], text: str) -> T:
+    """Read back what `encode` wrote; ValueError says which field is missing or wrong.
+
+    Unknown fields are left aside: a newer version may have added them. Fields whose default is
+    made on the spot (this process, this moment) must be there.
+    """
+    data = json.loads(text)
+    if not isinstance(data, dict):
+        raise ValueError("not a JSON object")
+    values: dict[str, Any] = {}  # any field of any of the dataclasses
+    types = _field_types(kind)
+    for item in fields(kind):  # pyright: ignore[reportArgumentType] -- any dataclass
+        if item.name in data:
+            values[item.name] = _convert(item.name, data[item.name], types[item.name])
+        elif item.default is MISSING:
+            raise ValueError(f"'{item.name}' is missing")
+    return kind(**values)
+
+
+@cache
+def _field_types(kind: type) -> dict[str, tuple[type, ...]]:
+    """The types that each field may have: `float | None` is two."""
+    hints = get_type_hints(kind)
+    options = {
+        name: get_args(hint) if get_origin(hint) is UnionType else (hint,)
+        for name, hint in hints.items()
+    }
+    return {name: tuple(get_origin(o) or o for o in found) for name, found in options.items()}
+
+
+def _convert(name: str, value: object, types: tuple[type, ...]) -> object:
+    """The value as its field wants it, or a ValueError."""
+    if issubclass(types[0], StrEnum):
+        return types[0](value)
+    if isinstance(value, types) and not isinstance(value, bool):
+        return value
+    if float in types and type(value) is int:
+        return float(value)
+    raise ValueError(f"'{name}' cannot be {json.dumps(value)[:40]}")
+
+
+def _finite(value: object) -> object:
+    """JSON knows neither NaN nor infinity; what is not a number is unknown."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return dict(value) if isinstance(value, Mapping) else value

@@ -1,0 +1,86 @@
+"""From the words of a command line to run directories."""
+
+import os
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+
+from vmcjob.errors import NotFoundError, RunDirError, UsageError
+from vmcjob.rundir.directory import RunDir
+
+LAST = "@last"
+
+
+def list_runs(root: Path) -> list[RunDir]:
+    """All runs below `root`, oldest first; none when there is no such directory."""
+    try:
+        names = os.listdir(root)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise RunDirError(f"{root}: cannot be listed: {error.strerror}") from None
+    runs = [RunDir(root / name) for name in names if not name.startswith(".")]
+    return sorted((run for run in runs if os.path.isfile(run.record_path)), key=_age_order)
+
+
+def select(root: Path, selectors: Sequence[str]) -> list[RunDir]:
+    """The runs that the selectors name, each once, oldest first; all runs without selectors.
+
+    A selector is a run id, a spec's name, the path of a run directory, `@last` (all runs of the
+    latest submission), a glob over run ids, or the beginning of a single run id.
+    """
+    runs = list_runs(root)
+    if not selectors:
+        return runs
+    chosen = [run for selector in selectors for run in _match(root, runs, selector)]
+    # Two selectors may spell the same directory differently.
+    distinct = {os.path.realpath(run.path): run for run in chosen}
+    return sorted(distinct.values(), key=_age_order)
+
+
+def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
+    """The runs of one selector: the first reading that finds something."""
+    if selector == LAST:
+        return _last(root, runs)
+    if exact := [run for run in runs if selector in (run.path.name, _name(run))]:
+        return exact
+    if os.path.isfile(RunDir(Path(selector)).record_path):
+        return [RunDir(Path(selector))]
+    if matching := [run for run in runs if fnmatchcase(run.path.name, selector)]:
+        return matching
+    starting = [run for run in runs if selector and run.path.name.startswith(selector)]
+    if len(starting) > 1:
+        names = ", ".join(run.path.name for run in starting[:3])
+        more = ", …" if len(starting) > 3 else ""
+        raise UsageError(
+            f"'{selector}' could be any of {len(starting)} runs ({names}{more}); "
+            f"write more of it, or '{selector}*' for all"
+        )
+    if not starting:
+        raise NotFoundError(f"no run matches '{selector}' in {root}")
+    return starting
+
+
+def _last(root: Path, runs: list[RunDir]) -> list[RunDir]:
+    """The runs that were submitted together, most recently."""
+    submitted = [(run, found) for run in runs if (found := run.read_submission())]
+    if not submitted:
+        raise NotFoundError(f"no run has been submitted in {root}")
+    latest = max((submission for _, submission in submitted), key=lambda s: s.submitted_at)
+    job = (latest.job_id, latest.launcher)  # a local job id is a pid, which may come back
+    return [run for run, found in submitted if (found.job_id, found.launcher) == job]
+
+
+def _age_order(run: RunDir) -> tuple[float, str]:
+    """By creation; a run whose record is damaged comes first, where it will be seen."""
+    try:
+        return run.read_record().created, run.path.name
+    except RunDirError:
+        return 0.0, run.path.name
+
+
+def _name(run: RunDir) -> str | None:
+    try:
+        return run.read_record().name
+    except RunDirError:
+        return None

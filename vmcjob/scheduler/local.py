@@ -1,0 +1,220 @@
+"""The stand-in for a batch system: a launcher process per submission, N slots per runs root."""
+
+import fcntl
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import BinaryIO
+
+from vmcjob.errors import RunDirError, SchedulerError
+from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir
+
+POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a launcher is told to do."""
+
+    runs: tuple[Path, ...]
+    max_parallel: int
+    worker_command: tuple[str, ...]  # the run directory is appended
+
+    def to_json(self) -> bytes:
+        """The order as it travels through the launcher's standard input."""
+        runs = [str(path) for path in self.runs]
+        return json.dumps(vars(self) | {"runs": runs}).encode("ascii")
+
+    @classmethod
+    def from_json(cls, text: bytes) -> "Order":
+        """The order that was written."""
+        document = json.loads(text)
+        runs = tuple(Path(path) for path in document["runs"])
+        return cls(runs, document["max_parallel"], tuple(document["worker_command"]))
+
+
+def python_command() -> list[str]:
+    """`vmcjob` in this interpreter, finding its modules where this process found them.
+
+    Started as a script, we do not look for modules in the current directory, and a user's
+    `random.py` there must not hit the worker either.
+    """
+    looks_here = sys.path[:1] in ([""], [os.getcwd()])
+    return [sys.executable, *([] if looks_here else ["-P"]), "-m", "vmcjob"]
+
+
+@contextmanager
+def queue_lock(root: Path, patience_s: float = 30.0) -> Iterator[None]:
+    """Be alone in deciding who runs what below a runs root.
+
+    Submitting, starting and cancelling all look first and act then, so they take turns.
+    """
+    deadline = time.monotonic() + patience_s
+    descriptor = _open_lock(root, "queue.lock")
+    try:
+        while not _try_lock(descriptor):
+            if time.monotonic() > deadline:
+                raise SchedulerError(
+                    f"{root}: another vmcjob has been at work here for {patience_s:g} s; "
+                    "is one stopped or hanging?"
+                )
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def start_launcher(root: Path) -> subprocess.Popen[bytes]:
+    """A detached launcher that waits for its order.
+
+    Without an order it ends and has done nothing. So its pid can be recorded with the runs
+    before anything is launched, and whoever records it may die half-way.
+    """
+    command = [*python_command(), "local-queue", str(root)]
+    try:
+        with open(_local_dir(root) / "launchers.log", "ab") as log:
+            return subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
+            )
+    except OSError as error:
+        raise SchedulerError(f"cannot start a launcher in {root}: {error.strerror}") from None
+
+
+def give_order(launcher: subprocess.Popen[bytes], order: Order, root: Path) -> None:
+    """Let a launcher begin."""
+    try:
+        with launcher.stdin as pipe:  # pyright: ignore[reportOptionalContextManager] -- a PIPE
+            pipe.write(order.to_json())
+    except BrokenPipeError:
+        log = _local_dir(root) / "launchers.log"
+        raise SchedulerError(f"the launcher ended before its work began; see {log}") from None
+
+
+def serve(root: Path, orders: BinaryIO) -> None:
+    """Be a launcher: read the order, then start each run when it gets a slot, until all ended."""
+    text = orders.read()
+    if not text:
+        return  # whoever started us changed their mind
+    order = Order.from_json(text)
+    waiting = deque(RunDir(path) for path in order.runs)
+    workers: dict[subprocess.Popen[bytes], RunDir] = {}
+    while waiting or workers:
+        for worker in [worker for worker in workers if worker.poll() is not None]:
+            _note_end(workers.pop(worker), worker)
+        slot = _take_slot(root, order.max_parallel) if waiting else None
+        if slot is None:
+            time.sleep(POLL_S)
+            continue
+        run = waiting.popleft()
+        worker = _start(root, run, order.worker_command, slot)
+        os.close(slot)  # from here on the worker's copy holds it
+        if worker is not None:
+            workers[worker] = run
+
+
+def _start(
+    root: Path, run: RunDir, command: tuple[str, ...], slot: int
+) -> subprocess.Popen[bytes] | None:
+    """Start a run's worker if it is still ours to start.
+
+    The worker inherits the slot's lock, so the slot stays taken as long as the worker lives,
+    even when this launcher is killed.
+    """
+    with queue_lock(root, patience_s=float("inf")):
+        submission = run.read_submission()
+        if submission is None or submission.launcher != Process.of_pid(os.getpid()):
+            return None  # cancelled, or taken over by a later submission
+        try:
+            run.clear_outcome()
+            with open(run.log_path, "ab") as log:
+                worker = subprocess.Popen(
+                    [*command, str(run.path)],
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=log,
+                    pass_fds=(slot,),
+                )
+        except (OSError, RunDirError) as error:
+            message = f"the worker could not be started: {error}"
+            with suppress(RunDirError):
+                run.clear_submission()
+                run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
+            return None
+        started = Process.of_pid(worker.pid)
+        with suppress(RunDirError):  # a full disk: its heartbeat will tell of the worker, or not
+            run.write_submission(
+                replace(
+                    submission,
+                    worker_pid=started.pid,
+                    worker_start=started.start,
+                    started_at=time.time(),
+                )
+            )
+        return worker
+
+
+def _note_end(run: RunDir, worker: subprocess.Popen[bytes]) -> None:
+    """Say for a worker that could not say it itself how it ended.
+
+    One that ended by itself has failed; one that was killed is dead, and goes without an outcome.
+    """
+    code = worker.returncode
+    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    # A full disk or a removed run must not take the launcher down; a run that somebody else has
+    # locked meanwhile is theirs.
+    with suppress(OSError, RunDirError), run.lock():
+        if run.read_outcome() is not None:
+            return
+        run.append_attempt("lost", worker_pid=worker.pid, how=how)
+        with open(run.log_path, "a", encoding="utf-8") as log:
+            log.write(f"vmcjob: the worker (pid {worker.pid}) ended by {how} without an outcome\n")
+        if code >= 0:
+            message = f"the worker ended by {how}; its log says more"
+            run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
+
+
+def _take_slot(root: Path, n_slots: int) -> int | None:
+    """The locked file of a free slot, None when all are taken."""
+    for number in range(n_slots):
+        descriptor = _open_lock(root, f"slot-{number}")
+        if _try_lock(descriptor):
+            return descriptor
+        os.close(descriptor)
+    return None
+
+
+def _local_dir(root: Path) -> Path:
+    """Where the launchers of a runs root keep their locks and their log."""
+    path = root / ".local"
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise SchedulerError(f"{path}: cannot be made: {error.strerror}") from None
+    return path
+
+
+def _open_lock(root: Path, name: str) -> int:
+    path = _local_dir(root) / name
+    try:
+        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+    except OSError as error:
+        raise SchedulerError(f"{path}: cannot be opened: {error.strerror}") from None
+
+
+def _try_lock(descriptor: int) -> bool:
+    """Whether the file is ours now; the kernel frees it when its last holder ends."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        raise SchedulerError(f"this file system does not lock files: {error.strerror}") from None
+    return True

@@ -1,0 +1,65 @@
+"""The site profile: what this machine is and where its runs live."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Annotated, Literal
+
+from vmcjob.document import Document, Reader, at_least
+from vmcjob.errors import NotFoundError
+
+_VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
+
+
+@dataclass(frozen=True)
+class Site:
+    """A profile; its defaults are a machine that nobody has described."""
+
+    name: Annotated[str, "what to call this machine"] = "local"
+    runs: Annotated[Path, "root of all run directories; may hold ~ and $VARIABLES"] = Path("runs")
+    scheduler: Annotated[
+        Literal["auto", "local", "slurm"], "auto: SLURM where there is sbatch, else local"
+    ] = "auto"
+    max_parallel: Annotated[int, at_least(1), "runs at a time without a scheduler"] = 1
+
+
+def load_site(profile: Path | None, environ: Mapping[str, str]) -> Site:
+    """The profile given, else $VMCJOB_SITE, else the user's own, else the embedded default.
+
+    $VMCJOB_RUNS replaces `runs` in any of them. SpecError tells what is wrong with a profile,
+    NotFoundError that one which was named is not there.
+    """
+    path = _choose(profile, environ)
+    site = _read(path, environ) if path else Site()
+    runs = environ.get("VMCJOB_RUNS")
+    return replace(site, runs=Path(runs)) if runs else site
+
+
+def _choose(profile: Path | None, environ: Mapping[str, str]) -> Path | None:
+    if profile is not None:
+        return profile
+    if named := environ.get("VMCJOB_SITE"):
+        if not Path(named).exists():
+            raise NotFoundError(f"{named}: no such file; $VMCJOB_SITE names it")
+        return Path(named)
+    own = Path(environ.get("HOME", "/nonexistent"), ".config", "vmcjob", "site.toml")
+    return own if own.is_file() else None
+
+
+def _read(path: Path, environ: Mapping[str, str]) -> Site:
+    document = Document.read(path)
+    reader = Reader(document, Site)
+    site = reader.finish(reader.root(Site, document.tables))
+    try:
+        return replace(site, runs=_fill_in(str(site.runs), environ))
+    except KeyError as problem:
+        words = f"the environment has no variable {problem.args[0]}"
+        return reader.finish(reader.complain(("runs",), words))
+
+
+def _fill_in(path: str, environ: Mapping[str, str]) -> Path:
+    """A path with its leading ~ and its $VARIABLES filled in; KeyError if one is unset."""
+    if path == "~" or path.startswith("~/"):
+        path = f"$HOME{path[1:]}"
+    return Path(_VARIABLE.sub(lambda found: environ[found["braced"] or found["bare"]], path))

@@ -1,0 +1,47 @@
+"""The job spec: TOML in, frozen and validated jobs out, with every complaint at once."""
+
+from vmcjob.document import write
+from vmcjob.spec.model import (
+    Ansatz,
+    Atom,
+    Container,
+    Evaluate,
+    JobSpec,
+    Numerics,
+    Optimizer,
+    Output,
+    Resources,
+    Sampler,
+    System,
+    Train,
+)
+from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
+from vmcjob.spec.science import science
+
+
+def dump_spec(spec: JobSpec) -> str:
+    """The canonical TOML of one job, every key written; `load_resolved` reads it back exactly."""
+    return write(spec)
+
+
+__all__ = [
+    "Ansatz",
+    "Atom",
+    "Container",
+    "Evaluate",
+    "JobSpec",
+    "Numerics",
+    "Optimizer",
+    "Output",
+    "Point",
+    "Resources",
+    "Sampler",
+    "SpecFile",
+    "System",
+    "Train",
+    "dump_spec",
+    "load_resolved",
+    "parse_spec",
+    "read_spec",
+    "science",
+]

@@ -1,0 +1,98 @@
+"""Coordinates that depend on swept variables: the arithmetic between the braces of "{R/2}"."""
+
+import ast
+import math
+import operator
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from vmcjob.document import closest
+
+_BINARY: dict[type[ast.AST], Callable[[float, float], float]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+}
+_UNARY: dict[type[ast.AST], Callable[[float], float]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+}
+_NODES = (ast.BinOp, ast.UnaryOp, ast.Name, ast.Load, *_BINARY, *_UNARY)
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_TOKENS = re.compile(
+    rf"(?:\s|[-+*/()]|{_NAME.pattern}"
+    r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![\w.]))*"
+)
+_LONGEST = 200  # characters; much deeper nesting would exhaust Python's own parser
+
+
+class ExpressionError(Exception):
+    """What is wrong with an expression, as the end of a sentence that begins with it."""
+
+
+class Expression:
+    """The arithmetic in a text like "{R/2}"; ExpressionError if anything else stands there."""
+
+    def __init__(self, text: str) -> None:
+        inner = text.strip()[1:-1].strip()
+        if len(inner) > _LONGEST:
+            raise ExpressionError(f"is longer than {_LONGEST} characters")
+        try:
+            # Python's parser warns about odd tokens, so only plain ones come before it.
+            tree = ast.parse(inner if _TOKENS.fullmatch(inner) else "", mode="eval").body
+        except SyntaxError:
+            tree = None
+        if tree is None or not all(_is_arithmetic(node) for node in ast.walk(tree)):
+            raise ExpressionError("is not made of numbers, variables, + - * / and ( ) only")
+        self._tree = tree
+        self.variables = tuple(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
+
+    def evaluate(self, values: Mapping[str, float]) -> float:
+        """Its value; ExpressionError where a variable has none, or the result is not finite."""
+        for name in self.variables:
+            if name not in values:
+                near = closest(name, values)
+                advice = f"did you mean '{near}'?" if near else "give it values in [sweep]"
+                raise ExpressionError(f"has an unknown variable '{name}'; {advice}")
+        try:
+            result = _evaluate(self._tree, values)
+        except ZeroDivisionError:
+            raise ExpressionError("divides by zero") from None
+        if not math.isfinite(result):
+            raise ExpressionError("is too large")
+        return result
+
+
+def is_expression(value: object) -> bool:
+    """Whether a coordinate is meant to be computed."""
+    return isinstance(value, str) and value.strip()[:1] == "{" and value.strip()[-1:] == "}"
+
+
+def names_in_braces(value: Any) -> Iterator[str]:
+    """What may be a variable in a value, whatever it is and however badly it is written."""
+    if isinstance(value, dict | list):
+        for element in value.values() if isinstance(value, dict) else value:
+            yield from names_in_braces(element)
+    elif isinstance(value, str) and "{" in value:
+        yield from _NAME.findall(value)
+
+
+def _is_arithmetic(node: ast.AST) -> bool:
+    if isinstance(node, ast.Constant):
+        return type(node.value) in (int, float)  # True is an int, and not meant here
+    return isinstance(node, _NODES)
+
+
+def _evaluate(node: ast.AST, values: Mapping[str, float]) -> float:
+    match node:
+        case ast.Constant(value=int() | float() as number):
+            return float(number)
+        case ast.Name(id=name):
+            return values[name]
+        case ast.UnaryOp(op=sign, operand=operand):
+            return _UNARY[type(sign)](_evaluate(operand, values))
+        case ast.BinOp(left=left, op=op, right=right):
+            return _BINARY[type(op)](_evaluate(left, values), _evaluate(right, values))
+    raise TypeError(f"no arithmetic: {ast.dump(node)}")

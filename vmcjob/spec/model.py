@@ -1,0 +1,277 @@
+"""A job as data: what a spec may say, with the type, range, meaning and default of every key."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import InitVar, dataclass, replace
+from itertools import combinations
+from typing import Annotated, Any, Final, Literal
+
+from vmcjob.document import (
+    FAILED,
+    Clash,
+    Failure,
+    KeyPath,
+    Kind,
+    Reader,
+    Rule,
+    above,
+    at_least,
+    between,
+    inside,
+    matching,
+    one_of,
+)
+from vmcjob.spec.elements import NUCLEAR_CHARGES, SYMBOLS
+
+BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
+NEAREST_NUCLEI_BOHR = 1e-3
+"""Nuclei closer than this are a slip of the pen: two protons would repel with 1000 hartree."""
+LOWEST_SPIN: Final = -1
+"""Stands for 0 or 1 unpaired electrons, whichever the number of electrons allows."""
+
+Name = Annotated[
+    str,
+    matching(
+        "[A-Za-z0-9][A-Za-z0-9._-]{0,63}",
+        'a name like "h2-cc.1" (up to 64 letters, digits and . _ -, a letter or digit first)',
+    ),
+]
+Seed = Annotated[int, between(0, 2**32 - 1)]
+
+
+@dataclass(frozen=True)
+class Atom:
+    """A nucleus; its TOML form is the array ``["H", x, y, z]``."""
+
+    symbol: str
+    position: tuple[float, float, float]  # bohr
+
+    @classmethod  # `Any`, because a user may have written anything
+    def from_toml(cls, value: Any, path: KeyPath, reader: Reader) -> "Atom | Failure":
+        """Read an atom in the unit of its document; `System` converts it."""
+        if not isinstance(value, list) or len(value) != 4:
+            return reader.refuse(path, f"an atom like {_EXAMPLE}", value)
+        symbol = reader.value(_ELEMENT, value[0], (*path, 0))
+        x, y, z = (reader.value(COORDINATE, value[i], (*path, i)) for i in (1, 2, 3))
+        return FAILED if FAILED in (symbol, x, y, z) else cls(symbol, (x, y, z))
+
+    def to_toml(self) -> list[str | float]:
+        return [self.symbol, *self.position]
+
+
+_EXAMPLE = '["H", 0.0, 0.0, 1.4]'
+_ELEMENT = Kind(str, (one_of(SYMBOLS, "the symbol of an element"),))
+COORDINATE = Kind(float, (Rule('{} or an expression like "{R/2}"', math.isfinite),))
+"""A coordinate of an atom, in whose place a swept spec may give an expression."""
+
+
+@dataclass(frozen=True)
+class System:
+    """Nuclei and electrons; positions are in bohr, whatever unit they were given in."""
+
+    atoms: Annotated[
+        tuple[Atom, ...],
+        Rule(
+            f"{{}} of atoms, each like {_EXAMPLE}",
+            lambda atoms: any(isinstance(atom, list) for atom in atoms),
+        ),
+        f"the nuclei, like atoms = [{_EXAMPLE}]",
+    ]
+    unit: InitVar[Annotated[Literal["bohr", "angstrom"], "of the positions of the atoms"]] = "bohr"
+    charge: Annotated[int, "of the whole molecule, in units of e"] = 0
+    spin: Annotated[int, at_least(0), "number of unpaired electrons, 2S"] = LOWEST_SPIN
+    reference: Annotated[float | None, "an energy to compare with, in hartree"] = None
+
+    def __post_init__(self, unit: str) -> None:
+        """Settle what depends on another key: positions in bohr, and the lowest spin."""
+        if unit == "angstrom":
+            object.__setattr__(self, "atoms", tuple(_in_bohr(atom) for atom in self.atoms))
+        if self.spin == LOWEST_SPIN:
+            object.__setattr__(self, "spin", self.n_electrons % 2)
+
+    @property
+    def charges(self) -> tuple[int, ...]:
+        """Of the nuclei, in units of e."""
+        return tuple(NUCLEAR_CHARGES[atom.symbol] for atom in self.atoms)
+
+    @property
+    def n_electrons(self) -> int:
+        return sum(self.charges) - self.charge
+
+    @property
+    def n_up(self) -> int:
+        return (self.n_electrons + self.spin) // 2
+
+    @property
+    def n_down(self) -> int:
+        return self.n_electrons - self.n_up
+
+    def clashes(self) -> Iterator[Clash]:
+        """Nuclei on top of each other, and electrons that cannot be."""
+        for (i, first), (j, second) in combinations(enumerate(self.atoms), 2):
+            distance = math.dist(first.position, second.position)
+            if distance < NEAREST_NUCLEI_BOHR:
+                message = (
+                    f"this {second.symbol} is {distance:.3g} bohr from the {first.symbol} of "
+                    f"system.atoms[{i}]; nuclei are at least {NEAREST_NUCLEI_BOHR} bohr apart"
+                )
+                yield Clash(("atoms", "unit"), message, (j,))
+        yield from self._electron_clashes()
+
+    def _electron_clashes(self) -> Iterator[Clash]:
+        n_electrons = self.n_electrons
+        if n_electrons < 1:
+            message = (
+                f"a charge of {self.charge} leaves no electrons; "
+                f"neutral, there would be {sum(self.charges)}"
+            )
+            yield Clash(("charge", "atoms"), message)
+            return
+        if self.spin > n_electrons:
+            wanted = f"at most {n_electrons}"
+        elif (n_electrons - self.spin) % 2:
+            wanted = "an odd number" if n_electrons % 2 else "an even number"
+        else:
+            return
+        electrons = "1 electron" if n_electrons == 1 else f"{n_electrons} electrons"
+        message = f"{self.spin} unpaired among {electrons} is impossible; expected {wanted}"
+        yield Clash(("spin", "charge", "atoms"), message)
+
+
+def _in_bohr(atom: Atom) -> Atom:
+    x, y, z = (BOHR_PER_ANGSTROM * coordinate for coordinate in atom.position)
+    return replace(atom, position=(x, y, z))
+
+
+@dataclass(frozen=True)
+class Ansatz:
+    """The wave function."""
+
+    kind: Annotated[Literal["ferminet"], "family of wave functions"] = "ferminet"
+    determinants: Annotated[int, at_least(1), "determinants, summed"] = 4
+    layers: Annotated[int, at_least(1), "layers of the network"] = 2
+    one_electron_width: Annotated[int, at_least(1), "features of an electron"] = 32
+    two_electron_width: Annotated[int, at_least(1), "features of a pair of electrons"] = 8
+    jastrow: Annotated[bool, "whether a factor sees to the electron-electron cusps"] = True
+
+
+@dataclass(frozen=True)
+class Sampler:
+    """How the electrons walk."""
+
+    walkers: Annotated[int, at_least(2), "walkers in all, shared by the devices"] = 512
+    steps: Annotated[int, at_least(1), "Metropolis moves between two updates"] = 10
+    width: Annotated[float, above(0), "spread of the first moves, bohr"] = 0.3
+    target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
+    warmup: Annotated[int, at_least(0), "sweeps of `steps` moves before training"] = 100
+
+
+@dataclass(frozen=True)
+class Optimizer:
+    """How the parameters move."""
+
+    kind: Annotated[Literal["sr"], "sr: stochastic reconfiguration"] = "sr"
+    learning_rate: Annotated[float, above(0), "of the first step"] = 0.3
+    decay_steps: Annotated[
+        float, above(0), "learning rate after t steps: learning_rate / (1 + t / decay_steps)"
+    ] = 1000.0
+    damping: Annotated[float, above(0), "added to the diagonal of the overlap matrix"] = 1e-3
+    cg_iterations: Annotated[int, at_least(1), "most conjugate-gradient steps per update"] = 20
+    cg_tolerance: Annotated[float, above(0), "residual that ends them, relative"] = 1e-4
+    norm_constraint: Annotated[
+        float, above(0), "largest squared change of the wave function per update"
+    ] = 1e-2
+    clip: Annotated[
+        float, above(0), "local energies are clipped at this many mean absolute deviations"
+    ] = 5.0
+
+
+@dataclass(frozen=True)
+class Train:
+    """The series in which the parameters move."""
+
+    steps: Annotated[int, at_least(0), "updates of the parameters"] = 1000
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """The series that the result comes from: frozen parameters, frozen width."""
+
+    steps: Annotated[int, at_least(0), "measurements of the energy"] = 1000
+    warmup: Annotated[int, at_least(0), "sweeps before the first measurement"] = 100
+
+
+@dataclass(frozen=True)
+class Numerics:
+    """How the computer counts."""
+
+    dtype: Annotated[Literal["float32", "float64"], "of walkers and parameters"] = "float32"
+    matmul_precision: Annotated[
+        Literal["highest", "high", "default"], "of matrix products on a GPU"
+    ] = "highest"
+
+
+@dataclass(frozen=True)
+class Output:
+    """What is kept, and how often."""
+
+    flush_seconds: Annotated[float, above(0), "between two commits to the store"] = 10.0
+    snapshots: Annotated[int, between(0, 1000), "of all walkers, spread over evaluation"] = 10
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the job needs of a machine, in the words of sbatch."""
+
+    nodes: Annotated[int, at_least(1), "number of machines"] = 1
+    gpus: Annotated[int, at_least(0), "per node"] = 1
+    cpus: Annotated[int | None, at_least(1), "per node"] = None
+    time: Annotated[
+        str | None,
+        matching(
+            r"(?![0:-]+$)(\d{1,3}-)?\d{1,3}:[0-5]\d:[0-5]\d",
+            'a wall time like "02:30:00" or "1-12:00:00"',
+        ),
+        "wall time",
+    ] = None
+    mem: Annotated[
+        str | None, matching(r"[1-9]\d{0,5}[MGT]B?", 'an amount of memory like "16GB"'), "per node"
+    ] = None
+
+    @property
+    def time_s(self) -> float | None:
+        """The wall time in seconds."""
+        if self.time is None:
+            return None
+        days, _, clock = self.time.rpartition("-")
+        hours, minutes, seconds = map(int, clock.split(":"))
+        return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+@dataclass(frozen=True)
+class Container:
+    """Where the software comes from."""
+
+    image: Annotated[
+        str | None,
+        matching(r"[^\x00-\x1f\x7f]+", "the path of an image"),
+        "an Apptainer image",
+    ] = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSpec:
+    """One job, resolved: one seed, nothing swept, every default filled in."""
+
+    name: Annotated[Name, 'what to call the runs, like name = "h2"']
+    seed: Annotated[Seed, "of all random numbers"] = 0
+    system: Annotated[System, 'the molecule: [system], and below it atoms = [["He", 0, 0, 0]]']
+    ansatz: Ansatz = Ansatz()
+    sampler: Sampler = Sampler()
+    optimizer: Optimizer = Optimizer()
+    train: Train = Train()
+    evaluate: Evaluate = Evaluate()
+    numerics: Numerics = Numerics()
+    output: Output = Output()
+    resources: Resources = Resources()
+    container: Container = Container()

@@ -1,0 +1,72 @@
+"""One point of a sweep: the spec with the swept values in their places."""
+
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from vmcjob.document import (
+    FAILED,
+    Document,
+    Failure,
+    KeyPath,
+    Kind,
+    Reader,
+    format_value,
+)
+from vmcjob.spec.expression import Expression, ExpressionError, is_expression
+from vmcjob.spec.model import COORDINATE, JobSpec
+from vmcjob.spec.sweep import Sweep, Swept, Variations
+
+Tables: TypeAlias = dict[str, Any]  # a document as it was parsed: anything may stand in it
+
+
+class PointReader(Reader):
+    """Reads the job at one point; what is wrong with a swept value is shown in [sweep]."""
+
+    def __init__(self, document: Document, sweep: Sweep, coordinates: Mapping[str, Swept]) -> None:
+        moved: dict[KeyPath, KeyPath] = {
+            axis.target: (*axis.origin, axis.values.index(coordinates[axis.name]))
+            for axis in sweep.axes
+            if axis.target
+        }
+        super().__init__(document, JobSpec, Variations, moved=moved)
+        self.sweep = sweep
+        self.coordinates = coordinates
+
+    @property
+    def variables(self) -> dict[str, float]:
+        return {
+            axis.name: float(self.coordinates[axis.name])
+            for axis in self.sweep.axes
+            if not axis.target
+        }
+
+    @property
+    def swept_offsets(self) -> set[int]:
+        """Where the swept values of this point are written."""
+        return {self.document.place(origin).value for origin in self.moved.values()}
+
+    def read(self) -> JobSpec | Failure:
+        tables = self.document.tables
+        for axis in self.sweep.axes:
+            if axis.target:
+                tables = _put(tables, axis.target, self.coordinates[axis.name])
+        return self.root(JobSpec, tables)
+
+    def scalar(self, kind: Kind, value: Any, path: KeyPath) -> Any:
+        """A scalar; where a coordinate is asked for, it may be computed."""
+        if kind is not COORDINATE or not is_expression(value):
+            return super().scalar(kind, value, path)
+        try:
+            expression = Expression(value)
+            if not self.sweep.broken.isdisjoint(expression.variables):
+                return FAILED  # the complaint is in [sweep]
+            return expression.evaluate(self.variables)
+        except ExpressionError as problem:
+            return self.complain(path, f"{format_value(value)} {problem}")
+
+
+def _put(tables: Tables, target: tuple[str, str], value: Any) -> Tables:
+    """A copy of the tables with a swept value in its place, unless something bars the way."""
+    table, key = target
+    inner = tables.get(table, {})
+    return tables | {table: inner | {key: value}} if isinstance(inner, dict) else tables

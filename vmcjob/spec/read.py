@@ -1,0 +1,97 @@
+"""From the text of a spec to its jobs: every point of its sweep, with every seed, validated."""
+
+import dataclasses
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmcjob.document import Complaint, Document, Reader, format_value
+from vmcjob.errors import SpecError
+from vmcjob.spec.model import JobSpec
+from vmcjob.spec.point import PointReader
+from vmcjob.spec.science import science
+from vmcjob.spec.sweep import Swept, Variations, read_variations
+
+
+@dataclass(frozen=True)
+class Point:
+    """One job of a spec file, and where in the sweep it lies."""
+
+    coordinates: Mapping[str, Swept]
+    spec: JobSpec
+
+
+@dataclass(frozen=True)
+class SpecFile:
+    """A spec file, expanded: the first axis of its sweep is the slowest, seeds are fastest."""
+
+    source: str
+    name: str
+    points: tuple[Point, ...]
+
+
+def read_spec(path: Path | str) -> SpecFile:
+    """Read a spec file; SpecError with every complaint, NotFoundError where there is no file."""
+    return _expand(Document.read(Path(path)))
+
+
+def parse_spec(text: str, source: str) -> SpecFile:
+    """Read the text of a spec; `source` is what complaints call it."""
+    return _expand(Document.parse(text, source))
+
+
+def load_resolved(text: str, source: str) -> JobSpec:
+    """Read back the one job that `dump_spec` wrote."""
+    points = parse_spec(text, source).points
+    if len(points) != 1:
+        raise SpecError([f"{source}: expected one job, got {len(points)}"])
+    return points[0].spec
+
+
+def _expand(document: Document) -> SpecFile:
+    reader = Reader(document, JobSpec, Variations)
+    variations = read_variations(reader)
+    readers = [
+        PointReader(document, variations.sweep, coordinates)
+        for coordinates in variations.sweep.points()
+    ]
+    results = [point.read() for point in readers]
+    reader.complaints += _merge(readers)
+    specs = [reader.finish(result) for result in results]
+    jobs = [(point.coordinates, spec) for point, spec in zip(readers, specs, strict=True)]
+    _complain_of_same_science(reader, jobs)
+    points = tuple(
+        Point(coordinates, dataclasses.replace(spec, seed=seed))
+        for coordinates, spec in jobs
+        for seed in variations.seeds or (spec.seed,)
+    )
+    return reader.finish(SpecFile(document.source, specs[0].name, points))
+
+
+def _merge(readers: Sequence[PointReader]) -> Iterator[Complaint]:
+    """The complaints of all points; one that holds at some of them only says where first."""
+    counts = Counter(complaint for reader in readers for complaint in set(reader.complaints))
+    first = {c: reader for reader in reversed(readers) for c in reader.complaints}
+    for complaint, reader in first.items():
+        if counts[complaint] == len(readers) or complaint.offset in reader.swept_offsets:
+            yield complaint
+        else:
+            message = f"{complaint.message} (at {_format_point(reader.coordinates)})"
+            yield dataclasses.replace(complaint, message=message)
+
+
+def _complain_of_same_science(
+    reader: Reader, jobs: list[tuple[Mapping[str, Swept], JobSpec]]
+) -> None:
+    """Two points that are one and the same job would share its run."""
+    seen: dict[str, Mapping[str, Swept]] = {}
+    for coordinates, spec in jobs:
+        earlier = seen.setdefault(science(spec), coordinates)
+        if earlier is not coordinates:
+            points = f"{_format_point(earlier)} and {_format_point(coordinates)}"
+            reader.complain(("sweep",), f"{points} are one and the same job", at_key=True)
+
+
+def _format_point(coordinates: Mapping[str, Swept]) -> str:
+    return ", ".join(f"{name} = {format_value(value)}" for name, value in coordinates.items())

@@ -1,0 +1,159 @@
+"""Many jobs from one spec: its seeds, and the values of its [sweep]."""
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Any, TypeAlias
+
+from vmcjob.document import (
+    FAILED,
+    Failure,
+    KeyPath,
+    Kind,
+    Reader,
+    Rule,
+    closest,
+    enumerate_words,
+    keys_of,
+)
+from vmcjob.spec.expression import names_in_braces
+from vmcjob.spec.model import JobSpec, Seed
+from vmcjob.spec.science import is_science
+
+Swept: TypeAlias = int | float | str
+
+MOST_JOBS = 10_000
+"""A spec with more is a slip of the pen, and more than schedulers take."""
+
+_NUMBER = Kind(float)
+_NO_NAME = 'expected a variable, like R, or a key, like "optimizer.damping"'
+_SWEPT_KEYS = {
+    f"{table}.{name}": (table, name)
+    for table, key in keys_of(JobSpec).items()
+    if key.is_table
+    for name in keys_of(key.kind.type)
+}
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One line of [sweep]: a variable such as ``R``, or a key such as ``"optimizer.damping"``."""
+
+    name: str
+    values: tuple[Swept, ...]
+    origin: KeyPath
+    """Where in the document the values are listed."""
+
+    @property
+    def target(self) -> tuple[str, str] | None:
+        """Table and key that take the values; a variable has none."""
+        return _SWEPT_KEYS.get(self.name)
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """All axes, the slowest first."""
+
+    axes: tuple[Axis, ...] = ()
+    broken: frozenset[str] = frozenset()
+    """Names of axes that have been complained about."""
+
+    @classmethod  # `Any`, because a user may have written anything
+    def from_toml(cls, value: Any, path: KeyPath, reader: Reader) -> "Sweep | Failure":
+        """Read as many axes as possible, so that the rest of the spec can be judged with them."""
+        if not isinstance(value, dict):
+            return reader.refuse(path, "a table", value)
+        axes = {
+            name: _read_axis(name, values, (*path, name), reader) for name, values in value.items()
+        }
+        good = tuple(axis for axis in axes.values() if axis is not FAILED)
+        return cls(good, frozenset(axes) - {axis.name for axis in good})
+
+    @property
+    def n_points(self) -> int:
+        return math.prod(len(axis.values) for axis in self.axes)
+
+    def points(self) -> Iterator[dict[str, Swept]]:
+        """The coordinates of every point, the last axis fastest; without axes, one point."""
+        names = [axis.name for axis in self.axes]
+        for values in itertools.product(*(axis.values for axis in self.axes)):
+            yield dict(zip(names, values, strict=True))
+
+
+@dataclass(frozen=True)
+class Variations:
+    """The keys that make many jobs of one spec; a resolved job has none of them."""
+
+    seeds: Annotated[
+        tuple[Seed, ...], Rule("{} of at least one seed", bool), "one job for each"
+    ] = ()
+    sweep: Annotated[Sweep, "one job for each combination of values"] = Sweep()
+
+
+def read_variations(reader: Reader) -> Variations:
+    """Seeds and sweep so far as they can be read; too many jobs are refused on the spot."""
+    tables = reader.document.tables
+    results = {
+        name: reader.value(key.kind, tables[name], (name,))
+        for name, key in keys_of(Variations).items()
+        if name in tables
+    }
+    good = Variations(**{name: value for name, value in results.items() if value is not FAILED})
+    reader.complain_of_repeats(good.seeds, ("seeds",))
+    if "seed" in tables and "seeds" in tables:
+        reader.complain(("seeds",), "give either seed or seeds, not both", at_key=True)
+    used = set(names_in_braces(tables.get("system")))
+    for axis in good.sweep.axes:
+        if not axis.target and axis.name not in used:
+            reader.complain(axis.origin, _about_unused(axis.name), at_key=True)
+    n_jobs = good.sweep.n_points * max(1, len(good.seeds))
+    if n_jobs > MOST_JOBS:
+        words = f"{n_jobs} jobs are more than the {MOST_JOBS} that one spec may ask for"
+        reader.complain(("sweep",) if good.sweep.axes else ("seeds",), words, at_key=True)
+        reader.document.refuse(reader.complaints)
+    return good
+
+
+def _read_axis(name: str, values: Any, origin: KeyPath, reader: Reader) -> Axis | Failure:
+    axis = Axis(name, (), origin)
+    if isinstance(values, dict):
+        full = f'"{name}.{next(iter(values), "…")}"'
+        return reader.complain(origin, f"a dotted key needs quotes here: {full}", at_key=True)
+    if problem := _misnamed(name):
+        return reader.complain(origin, problem, at_key=True)
+    if not isinstance(values, list) or not values:
+        return reader.refuse(origin, "an array of at least one value", values)
+    results = [_read_value(axis, value, (*origin, i), reader) for i, value in enumerate(values)]
+    if FAILED in results or reader.complain_of_repeats(values, origin):
+        return FAILED
+    return Axis(name, tuple(values), origin)
+
+
+def _read_value(axis: Axis, value: Any, path: KeyPath, reader: Reader) -> Any:
+    """A variable takes numbers; what a key takes, the key itself will judge in its place."""
+    if not axis.target:
+        return reader.value(_NUMBER, value, path)
+    return reader.refuse(path, "a single value", value) if isinstance(value, list | dict) else value
+
+
+def _misnamed(name: str) -> str | None:
+    """Why this name cannot be swept, if it cannot."""
+    if name == "system.atoms":
+        return "atoms cannot be swept; put a variable in place of a coordinate"
+    if name in _SWEPT_KEYS:
+        is_idle = not is_science(_SWEPT_KEYS[name])
+        return "does not change the numbers, so its jobs would all be the same" if is_idle else None
+    if name.isidentifier() and name.isascii():
+        return None
+    near = closest(name, _SWEPT_KEYS)
+    return f"unknown key; did you mean '{near}'?" if near else _NO_NAME
+
+
+def _about_unused(name: str) -> str:
+    """What somebody may have wanted of a variable that no coordinate mentions."""
+    if name in ("seed", *keys_of(Variations)):
+        return "cannot be swept; write seeds = [0, 1, 2] at the top of the file"
+    if homes := [f'"{full}"' for full, (_, key) in _SWEPT_KEYS.items() if key == name]:
+        return f"a key is swept under its full name in quotes: {enumerate_words(homes, 'or')}"
+    return f'no atom uses this variable, as in ["H", 0.0, 0.0, "{{{name}}}"]'

@@ -1,0 +1,212 @@
+"""The mean of a correlated series and its honest error: blocking, autocorrelation time, pooling."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+# Below this many independent samples an error bar is itself too uncertain. For AR(1) chains the
+# intervals keep their coverage above it and lose it below (their τ is underestimated by chance).
+MIN_INDEPENDENT = 30
+# The two halves of a series, and runs of one job, may differ by this many of their error bars.
+MAX_DEVIATION = 3.0
+# Sokal's window: the sum over autocorrelations stops at this many autocorrelation times.
+WINDOW = 5.0
+# Plateau criterion of blocking: block length³ > FACTOR · n · (2τ)² (Lee et al., PRE 83, 066706).
+PLATEAU_FACTOR = 2.0
+MIN_BLOCKS = 4
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its standard error, in the unit of the series, and whether to trust them."""
+
+    mean: float
+    error: float  # infinite when one sample is all there is
+    tau: float  # integrated autocorrelation time in steps; 1/2 when the samples are independent
+    n_eff: float  # number of independent samples, n / (2 tau)
+    n: int
+    converged: bool
+    why: str  # a sentence when not converged, else empty
+
+
+def estimate(series: np.ndarray, *, variance: np.ndarray | None = None) -> Estimate:
+    """The mean of one stationary, correlated series and its standard error.
+
+    The error is the larger one of blocking (`blocking_error`) and of the summed autocorrelations
+    (`window_error`), each widened by Student's factor for the blocks or windows it rests on.
+
+    Args:
+        series: one value per step, such as the mean local energy of all walkers.
+        variance: the spread of the local energies behind each value. It unmasks walkers that are
+            stuck: a series that never changes has no error only if the local energies agree too.
+
+    Not converged, with the reason: too short, drifting, stuck, or not finite.
+    """
+    x = np.asarray(series, dtype=np.float64)
+    n = x.size
+    n_bad = n - int(np.isfinite(x).sum())
+    if n == 0:
+        return Estimate(math.nan, math.inf, 0.5, 0.0, 0, False, "no samples")
+    if n_bad:
+        why = f"{n_bad} of {n} samples are not finite"
+        return Estimate(math.nan, math.inf, 0.5, 0.0, n, False, why)
+    if n == 1:
+        return Estimate(float(x[0]), math.inf, 0.5, 1.0, 1, False, "only one sample")
+    if np.ptp(x) == 0.0:
+        return _estimate_of_constant(x, variance)
+    error, n_eff = _error_and_n_eff(x)
+    why = _doubt(x, n_eff)
+    return Estimate(float(x.mean()), error, n / (2.0 * n_eff), n_eff, n, not why, why)
+
+
+def pool(estimates: Sequence[Estimate]) -> Estimate:
+    """The common mean of independent estimates, with the scatter between them in its error.
+
+    Runs may differ by more than their errors, because each ended at its own optimum. Then the
+    runs, not the samples, are what there are many of (random effects, DerSimonian and Laird 1986):
+
+        χ² = Σ wᵢ (mᵢ - m)²,  wᵢ = 1/eᵢ²          s² = max(0, (χ² - (k - 1)) / (Σw - Σw²/Σw))
+        m  = Σ wᵢ* mᵢ / Σ wᵢ*,  wᵢ* = 1/(eᵢ² + s²)      error² = 1 / Σ wᵢ*
+
+    widened by Student's factor in as far as the error stems from the scatter of k runs. Every
+    estimate needs a finite mean and error. Not converged when one of them is not, or when they
+    differ too much.
+    """
+    if len(estimates) == 1:
+        return estimates[0]
+    mean = np.array([item.mean for item in estimates])
+    error = np.array([item.error for item in estimates])
+    if not (np.isfinite(mean).all() and np.isfinite(error).all() and mean.size):
+        raise ValueError("pooling needs estimates, each with a finite mean and error")
+    # An error of zero (a constant series) still has the rounding of its numbers.
+    square = np.maximum(error, np.spacing(np.abs(mean))) ** 2
+    chi2, scatter = _scatter(mean, square)
+    weight = 1.0 / (square + scatter)
+    total = 1.0 / weight.sum()
+    from_scatter = scatter * (weight**2).sum() * total**2
+    dof = len(estimates) - 1
+    factor = _student(dof * (total / from_scatter) ** 2) if from_scatter > 0.0 else 1.0
+    n = sum(item.n for item in estimates)
+    n_eff = sum(item.n_eff for item in estimates)
+    doubts = list(dict.fromkeys(item.why for item in estimates if not item.converged))
+    if _deviation_of_chi2(chi2, dof) > MAX_DEVIATION:
+        doubts.append(f"runs disagree beyond their errors (χ²/{dof} = {chi2 / dof:.1f})")
+    return Estimate(
+        mean=float((weight * mean).sum() * total),
+        error=float(math.sqrt(total) * factor),
+        tau=n / (2.0 * n_eff),
+        n_eff=n_eff,
+        n=n,
+        converged=not doubts,
+        why="; ".join(doubts),
+    )
+
+
+def blocking_error(x: np.ndarray) -> tuple[float, float]:
+    """Squared error of the mean of x from means over blocks, and its degrees of freedom.
+
+    Blocks grow until they are long enough to be independent, B³ > 2 n (2τ)² with
+    2τ = e²(B) / e²(1) (Flyvbjerg and Petersen 1989, with the plateau found as by Lee et al. 2011),
+    or until only a few are left, which shows in the degrees of freedom.
+    """
+    n = x.size
+    naive = x.var(ddof=1) / n
+    length, square, count = 1, naive, n
+    while length**3 < PLATEAU_FACTOR * n * (square / naive) ** 2:
+        longer = max(length + 1, length * 3 // 2)
+        if n // longer < MIN_BLOCKS:
+            break
+        length, count = longer, n // longer
+        # The remainder is dropped at the start, where a series is least stationary.
+        means = x[n - count * length :].reshape(count, length).mean(axis=1)
+        square = means.var(ddof=1) / count
+    return float(square), count - 1.0
+
+
+def window_error(x: np.ndarray) -> tuple[float, float]:
+    """Squared error of the mean of x from its autocovariance C, and its degrees of freedom.
+
+        e² = (C(0) + 2 Σ_{t ≤ W} C(t)) / (n - 2W - 1),   W ≥ 5 τ(W)
+
+    (Madras and Sokal 1988; the denominator undoes the bias of C by the sample mean, Wolff 2004).
+    A window of 2W + 1 steps acts as one sample of e², so n / (2W + 1) are its degrees of freedom.
+    """
+    n = x.size
+    covariance = _autocovariance(x)
+    tau = np.cumsum(covariance) / covariance[0] - 0.5
+    closed = np.flatnonzero(np.arange(n) >= WINDOW * tau)
+    w = min(int(closed[0]) if closed.size else n, n // 4)
+    square = 2.0 * tau[w] * covariance[0] / (n - 2 * w - 1)
+    return max(float(square), 0.0), n / (2.0 * w + 1.0)
+
+
+def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
+    """The more careful of the two errors, and the number of independent samples it amounts to.
+
+    From e² = σ² / n_eff and the biased sample variance s² = σ² - e² follows n_eff = s²/e² + 1. The
+    error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
+    """
+    candidates = [
+        (_student(dof) * math.sqrt(square), square)
+        for square, dof in (blocking_error(x), window_error(x), (x.var(ddof=1) / x.size, x.size))
+    ]
+    error, square = max(candidates)
+    return error, min(float(x.size), float(x.var() / square + 1.0))
+
+
+def _estimate_of_constant(x: np.ndarray, variance: np.ndarray | None) -> Estimate:
+    n = x.size
+    spread = 0.0 if variance is None else math.sqrt(float(np.mean(variance)))
+    if spread > 0.0:
+        why = "the energy never changes although local energies differ: the walkers are stuck"
+        return Estimate(float(x[0]), spread, n / 2.0, 1.0, n, False, why)
+    return Estimate(float(x[0]), 0.0, 0.5, float(n), n, True, "")
+
+
+def _doubt(x: np.ndarray, n_eff: float) -> str:
+    """Why the mean of x is not to be trusted yet; empty when it is."""
+    half = x.size // 2
+    if half >= 2 and n_eff >= 2.0:
+        first, second = x[:half], x[-half:]
+        errors = [_error_and_n_eff(part)[0] for part in (first, second) if np.ptp(part) > 0.0]
+        difference = abs(float(first.mean() - second.mean()))
+        if difference > MAX_DEVIATION * math.hypot(*errors):
+            bars = difference / math.hypot(*errors) if errors else math.inf
+            return f"drifts: its halves differ by {bars:.1f} error bars"
+    if n_eff < MIN_INDEPENDENT:
+        return f"too short: {n_eff:.0f} independent samples, at least {MIN_INDEPENDENT} are needed"
+    return ""
+
+
+def _autocovariance(x: np.ndarray) -> np.ndarray:
+    """C(t) = Σ_i (x_i - m)(x_{i+t} - m) / (n - t) for every t < n, by Fourier transform."""
+    n = x.size
+    length = 1 << (2 * n - 1).bit_length()
+    spectrum = np.fft.rfft(x - x.mean(), length)
+    return np.fft.irfft(spectrum * spectrum.conj(), length)[:n] / (n - np.arange(n))
+
+
+def _student(dof: float) -> float:
+    """Half width of Student's 68.27 % interval, in standard errors.
+
+    The Cornish-Fisher series of the quantile at one Gaussian standard deviation; within 2 % for
+    one degree of freedom (1.837) and better for more.
+    """
+    return 1.0 + 1.0 / (2.0 * dof) + 1.0 / (4.0 * dof**2) + 1.0 / (16.0 * dof**3)
+
+
+def _scatter(mean: np.ndarray, square: np.ndarray) -> tuple[float, float]:
+    """χ² of the means about their weighted mean, and the variance between runs it implies."""
+    weight = 1.0 / square
+    common = (weight * mean).sum() / weight.sum()
+    chi2 = float((weight * (mean - common) ** 2).sum())
+    scale = weight.sum() - (weight**2).sum() / weight.sum()
+    return chi2, max(0.0, float((chi2 - (mean.size - 1)) / scale))
+
+
+def _deviation_of_chi2(chi2: float, dof: int) -> float:
+    """How many standard deviations χ² lies above its expectation (Wilson and Hilferty 1931)."""
+    spread = 2.0 / (9.0 * dof)
+    return ((chi2 / dof) ** (1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)

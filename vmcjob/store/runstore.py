@@ -1,0 +1,297 @@
+"""The store of one run: create, open, commit, read; and the order of writing that keeps it whole.
+
+A commit writes the new rows, then the checkpoint slot that is not in use, then in one atomic
+replacement the root attributes `n_committed` and `active_slot`. Before that last step a reader sees
+nothing of it; after it, all. A crash anywhere leaves the previous commit.
+"""
+
+import hashlib
+import os
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor, wait
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self
+
+import numpy as np
+import zarr
+from zarr.storage import LocalStore
+
+from vmcjob.errors import StoreError
+from vmcjob.store.durable import DurableStore, partial_folder, sweep, sync_folder
+from vmcjob.store.layout import SCHEMA_VERSION, SERIES, UNITS, Layout, Phase, array_at, build
+from vmcjob.store.slot import (
+    Checkpoint,
+    SlotContent,
+    SlotDamageError,
+    Slots,
+)
+
+# Threads that write at once: they wait for the disk, not for the processor.
+WRITERS = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class Commit:
+    """What one commit adds: rows of the two series, walker snapshots, and where to go on from."""
+
+    checkpoint: Checkpoint
+    train: Mapping[str, np.ndarray] | None = None
+    evaluate: Mapping[str, np.ndarray] | None = None
+    snapshots: Sequence[tuple[int, np.ndarray]] = ()  # (evaluate step, r[walker, electron, 3])
+
+
+class Restored(NamedTuple):
+    """A verified checkpoint, and what the user should know if it is not the newest."""
+
+    checkpoint: Checkpoint
+    warning: str | None
+
+
+class RunStore:
+    """A run's Zarr store. One process appends; any number read what was committed when they opened.
+
+    Rows that a commit adds follow directly after those of the checkpoint it goes on from.
+    """
+
+    def __init__(self, root: zarr.Group, path: Path) -> None:
+        """Wrap an open root group; use `create` or `open`."""
+        self.path = path
+        self._root = root
+        self._attributes: dict[str, Any] = dict(root.attrs)  # JSON
+        self._n_committed: dict[str, int] = self._attributes["n_committed"]
+        self._active_slot: int | None = self._attributes["active_slot"]
+        self._slots = Slots(root)
+        self._arrays: dict[str, zarr.Array] = {}
+        self._writers = ThreadPoolExecutor(WRITERS)  # starts no thread before the first commit
+
+    @classmethod
+    def create(
+        cls,
+        path: Path,
+        *,
+        run_id: str,
+        spec_text: str,
+        provenance: Mapping[str, object],
+        layout: Layout,
+    ) -> Self:
+        """Make an empty store that appears at `path` whole or not at all, open for appending."""
+        attributes = {
+            "schema_version": SCHEMA_VERSION,
+            "run_id": run_id,
+            "spec": spec_text,
+            "spec_sha256": _sha256(spec_text),
+            "provenance": dict(provenance),
+            "units": UNITS,
+            "n_committed": {"train": 0, "evaluate": 0, "snapshots": 0},
+            "active_slot": None,
+        }
+        try:
+            if path.exists():
+                raise StoreError(f"{path}: exists already; a store is never overwritten")
+            sweep(path)
+            unfinished = partial_folder(path) / path.name
+            unfinished.mkdir(parents=True)
+            files = DurableStore(unfinished)
+            build(zarr.create_group(files, zarr_format=3, attributes=attributes), layout)
+            unfinished.rename(path)
+            sync_folder(path.parent)
+            sweep(path)
+        except OSError as error:
+            raise StoreError(f"{path}: cannot create the store: {error}") from error
+        return cls.open(path, "a")
+
+    @classmethod
+    def open(cls, path: Path, mode: Literal["r", "a"] = "r", *, run_id: str | None = None) -> Self:
+        """Open a store; with mode "a" its one writer also sweeps what a killed writer left.
+
+        Args:
+            path: the store's directory.
+            mode: "r" to read, "a" to append.
+            run_id: refuse a store that belongs to another run.
+        """
+        if not os.path.isdir(path):  # unlike Path.is_dir, no error without permission
+            raise StoreError(f"{path}: there is no store")
+        files = DurableStore(path) if mode == "a" else LocalStore(path, read_only=True)
+        try:
+            root = zarr.open_group(
+                files, mode="r+" if mode == "a" else "r", zarr_format=3, use_consolidated=False
+            )
+        except Exception as error:  # whatever the file holds, it is no Zarr group
+            raise StoreError(f"{path}: not a readable Zarr store: {error}") from error
+        _check_attributes(path, dict(root.attrs), run_id)
+        if mode == "a":
+            sweep(path)
+        return cls(root, path)
+
+    @property
+    def attrs(self) -> dict[str, Any]:  # JSON
+        """The root attributes: whose store this is, its spec and provenance, what is committed."""
+        state = {"n_committed": self.n_committed, "active_slot": self._active_slot}
+        return self._attributes | state
+
+    @property
+    def n_committed(self) -> dict[str, int]:
+        """Rows of "train" and "evaluate", and walker "snapshots", that count."""
+        return dict(self._n_committed)
+
+    @property
+    def n_planned(self) -> dict[str, int]:
+        """Rows of "train" and "evaluate", and walker "snapshots", of the whole run."""
+        names = {"train": "train/step", "evaluate": "evaluate/step", "snapshots": "walkers/step"}
+        return {key: self._array(name).shape[0] for key, name in names.items()}
+
+    def series(self, phase: Phase) -> dict[str, np.ndarray]:
+        """The committed rows of one series, `step` included."""
+        length = self._n_committed[phase]
+        return {name: self._read(f"{phase}/{name}", length) for name in ("step", *SERIES[phase])}
+
+    def snapshots(self) -> tuple[np.ndarray, np.ndarray]:
+        """The evaluate step and the walkers (snapshot, walker, electron, xyz) of each snapshot."""
+        length = self._n_committed["snapshots"]
+        return self._read("walkers/step", length), self._read("walkers/r", length)
+
+    def checkpoint(self) -> Restored | None:
+        """The newest checkpoint that is intact; None where none was ever committed.
+
+        When the newest is damaged, the one in the other slot is returned with a warning, and the
+        store goes on from there: `n_committed` becomes what it was at that checkpoint. With both
+        damaged it is an error, for to start afresh would bury the run.
+        """
+        if self._active_slot is None:
+            return None
+        damage: dict[int, str] = {}
+        for number in (self._active_slot, 1 - self._active_slot):
+            try:
+                content = self._slots.read(number)
+            except SlotDamageError as error:
+                damage[number] = str(error)
+                continue
+            self._active_slot, self._n_committed = number, content.n_committed
+            return Restored(content.checkpoint, self._warning(damage, content.checkpoint))
+        problems = "; ".join(f"slot {number}: {reason}" for number, reason in damage.items())
+        raise StoreError(f"{self.path}: no checkpoint is readable ({problems})")
+
+    def read_array(self, name: str) -> np.ndarray:
+        """One array of the active checkpoint, such as a parameter, without reading the others."""
+        if self._active_slot is None:
+            raise StoreError(f"{self.path}: there is no checkpoint yet")
+        try:
+            array = self._slots.read_array(self._active_slot, name)
+        except SlotDamageError as error:
+            raise StoreError(
+                f"{self.path}: checkpoint slot {self._active_slot}: {error}"
+            ) from error
+        if array is None:
+            raise StoreError(f"{self.path}: the checkpoint has no array {name!r}")
+        return array
+
+    def commit(self, commit: Commit) -> None:
+        """Add rows and a checkpoint; all of it counts from the moment this returns, or none."""
+        writes, n_committed = self._plan(commit)
+        slot = 0 if self._active_slot is None else 1 - self._active_slot
+        try:
+            futures = [self._writers.submit(write) for write in writes]
+            wait(futures)  # all of them, so that nothing still writes after a failure
+            for future in futures:
+                future.result()
+            self._slots.write(slot, SlotContent(commit.checkpoint, n_committed))
+            self._root.update_attributes({"n_committed": n_committed, "active_slot": slot})
+        except (OSError, ValueError) as error:  # a full disk; a damaged chunk to be extended
+            raise StoreError(f"{self.path}: cannot commit: {error}") from error
+        self._n_committed, self._active_slot = n_committed, slot
+        sweep(self.path)
+
+    def _plan(self, commit: Commit) -> tuple[list[Callable[[], None]], dict[str, int]]:
+        """The writes of a commit's rows, none done yet, and the lengths they lead to."""
+        columns: dict[str, np.ndarray] = {}
+        n_committed = self.n_committed
+        series: dict[Phase, Mapping[str, np.ndarray] | None]
+        series = {"train": commit.train, "evaluate": commit.evaluate}
+        for phase, rows in series.items():
+            if rows:
+                columns |= {f"{phase}/{name}": values for name, values in rows.items()}
+                n_committed[phase] += _common_length(phase, rows)
+        if commit.snapshots:
+            steps, r = zip(*commit.snapshots, strict=True)
+            columns |= {"walkers/step": np.asarray(steps), "walkers/r": np.stack(r)}
+            n_committed["snapshots"] += len(steps)
+        planned = self.n_planned
+        beyond = [key for key, length in n_committed.items() if length > planned[key]]
+        if beyond:
+            raise ValueError(f"commit beyond the planned length of {', '.join(beyond)}")
+        return [partial(self._write, name, values) for name, values in columns.items()], n_committed
+
+    def _write(self, name: str, values: np.ndarray) -> None:
+        group = name.split("/")[0]
+        start = self._n_committed["snapshots" if group == "walkers" else group]
+        self._array(name)[start : start + len(values)] = values
+
+    def _read(self, name: str, length: int) -> np.ndarray:
+        array = self._array(name)
+        try:
+            values = np.asarray(array[:length])
+        except Exception as error:  # damaged bytes can break the decoder in any way
+            raise StoreError(f"{self.path}: {name} is not readable: {error}") from error
+        if len(values) < length:
+            raise StoreError(f"{self.path}: {name} has only {len(values)} of {length} rows")
+        return values
+
+    def _array(self, name: str) -> zarr.Array:
+        if name not in self._arrays:
+            try:
+                self._arrays[name] = array_at(self._root, name)
+            except Exception as error:  # as in _read
+                raise StoreError(f"{self.path}: {name} is not readable: {error}") from error
+        return self._arrays[name]
+
+    def _warning(self, damage: Mapping[int, str], checkpoint: Checkpoint) -> str | None:
+        if not damage:
+            return None
+        problems = "; ".join(f"slot {number} is damaged ({why})" for number, why in damage.items())
+        return (
+            f"{self.path}: checkpoint {problems}; "
+            f"going on from the other one, {checkpoint.phase} step {checkpoint.step}"
+        )
+
+
+def _common_length(phase: Phase, rows: Mapping[str, np.ndarray]) -> int:
+    if set(rows) != set(SERIES[phase]):
+        raise ValueError(f"{phase} rows have {sorted(rows)}, expected {sorted(SERIES[phase])}")
+    lengths = {len(values) for values in rows.values()}
+    if len(lengths) > 1:
+        raise ValueError(f"{phase} columns have different lengths {sorted(lengths)}")
+    return lengths.pop()
+
+
+def _check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | None) -> None:
+    """Refuse what is no store of ours, of a newer schema, damaged, or of another run."""
+    version = attributes.get("schema_version")
+    if not isinstance(version, int) or "run_id" not in attributes:
+        raise StoreError(f"{path}: a Zarr store, but none that vmcjob wrote")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: written by a newer vmcjob (schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION}); upgrade vmcjob to read it"
+        )
+    if run_id is not None and attributes["run_id"] != run_id:
+        raise StoreError(f"{path}: belongs to run {attributes['run_id']}, not to {run_id}")
+    if not _are_intact(attributes):
+        raise StoreError(f"{path}: its root attributes are damaged")
+
+
+def _are_intact(attributes: Mapping[str, Any]) -> bool:
+    spec, n_committed = attributes.get("spec"), attributes.get("n_committed")
+    return (
+        isinstance(spec, str)
+        and _sha256(spec) == attributes.get("spec_sha256")
+        and isinstance(n_committed, dict)
+        and set(n_committed) == {"train", "evaluate", "snapshots"}
+        and all(type(length) is int and length >= 0 for length in n_committed.values())
+        and attributes.get("active_slot", -1) in (None, 0, 1)
+    )
+
+
+def _sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

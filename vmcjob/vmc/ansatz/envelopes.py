@@ -1,0 +1,51 @@
+"""Exponential envelopes: they make every orbital decay away from the nuclei."""
+
+from collections.abc import Callable
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+
+def shell(orbital: int) -> int:
+    """Principal quantum number of the shell that holds the given orbital (0, 1, …) of one spin."""
+    n, filled = 1, 1
+    while orbital >= filled:
+        n += 1
+        filled += n * n
+    return n
+
+
+def log_slater_exponents(
+    charges: tuple[int, ...], columns: tuple[int, ...]
+) -> Callable[..., Float[Array, "nuc det orb"]]:
+    """Initializer of log ζ, ζ = Z / n: hydrogenic decay, n the shell of each column's orbital."""
+
+    def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+        del key
+        zeta = jnp.array([[charge / shell(orbital) for orbital in columns] for charge in charges])
+        return jnp.broadcast_to(jnp.log(zeta)[:, None, :], shape).astype(dtype)
+
+    return init
+
+
+class IsotropicEnvelope(nn.Module):
+    """Σ_I π_I exp(−ζ_I |r − R_I|) for every determinant and orbital (arXiv:1909.02487, eq. 6).
+
+    The parameter is log ζ: a decay of the wrong sign could not be normalized, and one walker that
+    found the growing tail would run away with the gradient.
+    """
+
+    charges: tuple[int, ...]
+    determinants: int
+    columns: tuple[int, ...]  # for each orbital, its index within its spin
+
+    @nn.compact
+    def __call__(self, d_en: Float[Array, "elec nuc"]) -> Float[Array, "elec det orb"]:
+        """Envelopes from the electron–nucleus distances of one walker."""
+        shape = (len(self.charges), self.determinants, len(self.columns))
+        init = log_slater_exponents(self.charges, self.columns)
+        zeta = jnp.exp(self.param("log_zeta", init, shape, d_en.dtype))
+        weight = self.param("weight", nn.initializers.ones, shape, d_en.dtype)
+        return jnp.sum(weight * jnp.exp(-zeta * d_en[:, :, None, None]), axis=1)

@@ -1,0 +1,77 @@
+"""The nouns that the chapters of `vmcjob.vmc` share: who calls whom with what."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
+
+from jax import Array
+from jaxtyping import Bool, Float
+
+# A flax parameter tree; its structure is the ansatz's own business.
+Params = Any
+# Whatever an optimizer remembers between updates: a pytree of arrays, checkpointed whole.
+OptimizerState = Any
+
+LogPsi = Callable[[Params, Float[Array, "elec 3"]], Float[Array, ""]]
+"""``(params, r) -> log|ψ(r)|`` for one walker, real."""
+
+LocalEnergy = Callable[[Params, Float[Array, "elec 3"]], Float[Array, ""]]
+"""``(params, r) -> (Hψ)(r) / ψ(r)`` for one walker, in hartree."""
+
+
+class ChainState(NamedTuple):
+    """What the Markov chain of a batch of walkers remembers between steps."""
+
+    r: Float[Array, "walker elec 3"]
+    width: Float[Array, ""]  # standard deviation of a move, bohr
+
+
+class LoopState(NamedTuple):
+    """All that one step hands to the next; nothing else decides what the next step does."""
+
+    params: Params
+    optimizer: OptimizerState
+    chain: ChainState
+
+
+class UpdateInfo(NamedTuple):
+    """What an optimizer tells about one update; logged, never fed back."""
+
+    grad_norm: Float[Array, ""]  # ‖∂E/∂θ‖, hartree
+    update_norm: Float[Array, ""]  # ‖δθ‖
+    learning_rate: Float[Array, ""]
+    n_clipped: Float[Array, ""]  # walkers whose local energy was clipped for the gradient
+
+
+class StepInfo(NamedTuple):
+    """What one step of the loop tells; energies are means over all walkers of all devices."""
+
+    energy: Float[Array, ""]  # hartree, unclipped
+    variance: Float[Array, ""]  # hartree², of the local energy
+    acceptance: Float[Array, ""]
+    width: Float[Array, ""]  # bohr
+    update: UpdateInfo | None  # None where parameters are frozen
+    is_finite: Bool[Array, ""]  # energy, parameters and walkers, over all devices
+
+
+@runtime_checkable
+class Optimizer(Protocol):
+    """Turns walkers and their local energies into better parameters.
+
+    Life cycle: `init` once, then `update` at every training step, inside pmap: `r` and `e_loc`
+    hold the walkers of one device, `params` and `state` are equal on all devices and stay so.
+    """
+
+    def init(self, params: Params) -> OptimizerState:
+        """The state before the first update."""
+        ...
+
+    def update(
+        self,
+        params: Params,
+        state: OptimizerState,
+        r: Float[Array, "walker elec 3"],
+        e_loc: Float[Array, " walker"],
+        step: Array,
+    ) -> tuple[Params, OptimizerState, UpdateInfo]:
+        """Parameters after update number `step` (counted from 0)."""
+        ...

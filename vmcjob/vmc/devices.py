@@ -1,0 +1,93 @@
+"""The pmap axis: how arrays lie on the local devices, what is summed over them, and their keys."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+AXIS = "device"
+Tree = TypeVar("Tree")
+
+
+def count() -> int:
+    """Number of devices that share the walkers."""
+    return jax.local_device_count()
+
+
+def pmap(fn: Callable[..., Any], donate_argnums: tuple[int, ...] = ()) -> Callable[..., Any]:
+    """`fn(sliced, shared)` once per device; only the first argument has a device axis."""
+    return jax.pmap(fn, axis_name=AXIS, in_axes=(0, None), donate_argnums=donate_argnums)
+
+
+def _sharding() -> NamedSharding:
+    # The mesh axis carries pmap's own name, so that pmap takes these arrays without moving them.
+    return NamedSharding(Mesh(np.array(jax.local_devices()), (AXIS,)), PartitionSpec(AXIS))
+
+
+def shard(batch: np.ndarray | Array) -> Array:
+    """``(walker, …) -> (device, walker / device, …)``, each slice on its device.
+
+    Raises ValueError if the devices do not divide the walkers.
+    """
+    host = np.asarray(batch)
+    n_devices = count()
+    if host.shape[0] % n_devices:
+        raise ValueError(f"{host.shape[0]} walkers cannot be shared evenly by {n_devices} devices")
+    return jax.device_put(host.reshape(n_devices, -1, *host.shape[1:]), _sharding())
+
+
+def gather(sharded: Array) -> np.ndarray:
+    """The inverse of `shard`: all walkers, flat, on the host."""
+    host = np.asarray(sharded)
+    return host.reshape(-1, *host.shape[2:])
+
+
+def replicate(tree: Tree) -> Tree:
+    """Every leaf copied to every device, behind a leading device axis."""
+
+    def place(leaf: Any) -> Array:  # Any: arrays of NumPy and JAX and plain numbers alike
+        host = np.asarray(leaf)
+        return jax.device_put(np.broadcast_to(host, (count(), *host.shape)), _sharding())
+
+    return jax.tree.map(place, tree)
+
+
+def unreplicate(tree: Tree) -> Tree:
+    """The first device's copy of every leaf, on the host."""
+
+    def take(leaf: Array) -> np.ndarray:
+        return np.asarray(leaf.addressable_shards[0].data)[0, ...]  # an array, also of a scalar
+
+    return jax.tree.map(take, tree)
+
+
+def mean(tree: Tree) -> Tree:
+    """Mean over devices; inside pmap."""
+    return jax.lax.pmean(tree, AXIS)
+
+
+def total(tree: Tree) -> Tree:
+    """Sum over devices; inside pmap."""
+    return jax.lax.psum(tree, AXIS)
+
+
+def key(seed: int, stream: int, step: Array) -> Array:
+    """The random key of one step on this device; inside pmap.
+
+    A pure function of its arguments and of the device's index: nothing is carried from step to
+    step, so a resumed run draws what the uninterrupted one would have drawn.
+    """
+    base = jax.random.fold_in(jax.random.key(seed), stream)
+    return jax.random.fold_in(jax.random.fold_in(base, step), jax.lax.axis_index(AXIS))
+
+
+def all_finite(tree: Any) -> Array:
+    """True if every number in the tree is finite on every device; inside pmap."""
+    local = jnp.array(True)
+    for leaf in jax.tree.leaves(tree):
+        local &= jnp.all(jnp.isfinite(leaf))
+    return jax.lax.pmin(local.astype(jnp.int32), AXIS) == 1

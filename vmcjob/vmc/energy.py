@@ -1,0 +1,60 @@
+"""From local energies of a batch to energy, variance and the gradient's weights."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import LocalEnergy, Params
+
+
+class EnergyMoments(NamedTuple):
+    """Mean (hartree) and variance (hartree²) of the local energy over all walkers."""
+
+    energy: Float[Array, ""]
+    variance: Float[Array, ""]
+
+
+def local_energies(
+    local_energy: LocalEnergy, params: Params, r: Float[Array, "walker elec 3"]
+) -> Float[Array, " walker"]:
+    """Local energies of a batch, in hartree."""
+    return jax.vmap(local_energy, (None, 0))(params, r)
+
+
+def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:
+    """Unclipped energy and variance over all devices; inside pmap.
+
+    The variance is centred before it is squared: the difference of two large means would lose
+    float32's digits exactly where a good wave function makes it small.
+    """
+    energy = devices.mean(jnp.mean(e_loc))
+    return EnergyMoments(energy, devices.mean(jnp.mean((e_loc - energy) ** 2)))
+
+
+def clip(
+    e_loc: Float[Array, " walker"], width: float
+) -> tuple[Float[Array, " walker"], Float[Array, ""]]:
+    """Local energies held within `width` mean absolute deviations of their mean; inside pmap.
+
+    For gradients only. Returns the clipped batch of this device and the number of walkers of all
+    devices that were changed. The deviation is taken about the mean (arXiv:1909.02487, appendix).
+    """
+    centre = devices.mean(jnp.mean(e_loc))
+    deviation = devices.mean(jnp.mean(jnp.abs(e_loc - centre)))
+    low, high = centre - width * deviation, centre + width * deviation
+    n_clipped = devices.total(jnp.sum((e_loc < low) | (e_loc > high), dtype=e_loc.dtype))
+    return jnp.clip(e_loc, low, high), n_clipped
+
+
+def centred(x: Float[Array, " walker"]) -> Float[Array, " walker"]:
+    """Deviations from the mean over all devices; inside pmap.
+
+    Centred twice: what rounding left of a large mean is gone only after the second pass, and would
+    otherwise count in full wherever the deviations weight something that has a large mean itself.
+    """
+    once = x - devices.mean(jnp.mean(x))
+    return once - devices.mean(jnp.mean(once))

@@ -1,0 +1,49 @@
+"""Metropolis sampling of |ψ|² for a batch of walkers; the tuning of its width stands apart."""
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from vmcjob.vmc.contracts import ChainState, LogPsi, Params
+
+# Robbins–Monro gain: a sweep that accepts 10 % too many moves widens them by 5 %.
+WIDTH_GAIN = 0.5
+
+Carry = tuple[Array, Array, Array]  # positions, log|ψ| there, accepted moves so far
+
+
+def sweep(
+    log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_moves: int
+) -> tuple[ChainState, Float[Array, ""]]:
+    """A batch of walkers after `n_moves` Metropolis moves, and the accepted fraction.
+
+    Every move displaces all electrons of a walker by normal deviates of standard deviation
+    `chain.width` and is accepted with probability min(1, |ψ(r′)/ψ(r)|²). The width stays as it
+    is, so |ψ|² is left invariant.
+    """
+    batch_log_psi = jax.vmap(log_psi, (None, 0))
+
+    def move(carry: Carry, key: Array) -> tuple[Carry, None]:
+        r, log_abs, n_accepted = carry
+        key_move, key_accept = jax.random.split(key)
+        r_new = r + chain.width * jax.random.normal(key_move, r.shape, r.dtype)
+        log_abs_new = batch_log_psi(params, r_new)
+        threshold = jnp.log(jax.random.uniform(key_accept, log_abs.shape, r.dtype))
+        # A NaN ratio compares false: a broken proposal is refused, not taken.
+        accept = threshold < 2.0 * (log_abs_new - log_abs)
+        r = jnp.where(accept[:, None, None], r_new, r)
+        log_abs = jnp.where(accept, log_abs_new, log_abs)
+        return (r, log_abs, n_accepted + jnp.mean(accept, dtype=r.dtype)), None
+
+    start = (chain.r, batch_log_psi(params, chain.r), jnp.zeros((), chain.r.dtype))
+    (r, _, n_accepted), _ = jax.lax.scan(move, start, jax.random.split(key, n_moves))
+    return chain._replace(r=r), n_accepted / n_moves
+
+
+def tune_width(chain: ChainState, acceptance: Array, target: float) -> ChainState:
+    """Nudge the width towards the target acceptance (Robbins and Monro, 1951).
+
+    The chain is then no longer stationary, so this has no place in evaluation.
+    """
+    return chain._replace(width=chain.width * jnp.exp(WIDTH_GAIN * (acceptance - target)))
