@@ -1,9 +1,14 @@
 """Fixtures that several rooms share."""
 
+import os
 from collections.abc import Iterator
 
 import jax
 import pytest
+
+# JAX's own derivatives of determinants, which tests compare with, run batches of triangular solves;
+# with fewer threads than such batches, XLA:CPU deadlocks. XLA sizes its pool by this variable.
+os.environ.setdefault("NPROC", "8")
 
 
 @pytest.fixture

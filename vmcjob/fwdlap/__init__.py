@@ -10,11 +10,13 @@ from vmcjob.fwdlap.api import (
     zero_tangent_from_primal,
 )
 from vmcjob.fwdlap.chunks import chunk_size, over_walkers, peak_bytes
+from vmcjob.fwdlap.linalg import inverse_factors
 
 __all__ = [
     "Jet",
     "chunk_size",
     "derivatives",
+    "inverse_factors",
     "lap",
     "lap_partial",
     "laplacian",

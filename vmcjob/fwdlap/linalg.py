@@ -5,6 +5,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
@@ -42,28 +43,55 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
     their difference, which is what the kinetic energy sees, stays right in float32.
     """
     sign, out = bind(eqn, [node.primal])
-    left, right = _inverse_factors(node.primal)
+    left, right = inverse_factors(node.primal)
     directions, stacked = stack_directions([node])
     jacobian = laplacian = None
     if node.laplacian is not None:
-        inverse = jnp.matmul(right, left, precision=HIGHEST)
+        inverse = _product(right, left)
         laplacian = _trace_of_product(inverse, node.laplacian)
     if stacked:
-        turned = jnp.matmul(
-            jnp.matmul(left, stacked[0], precision=HIGHEST), right, precision=HIGHEST
-        )
+        turned = _product(_product(left, stacked[0]), right)
         jacobian = jnp.trace(turned, axis1=-2, axis2=-1)
         laplacian = total(laplacian, -jnp.sum(_trace_of_product(turned, turned), axis=0))
     return [sign, make_node(out, uniform_blocks(jacobian, directions), laplacian)]
 
 
-def _inverse_factors(a: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """L⁻¹ P and U⁻¹ of P A = L U."""
+def inverse_factors(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """L⁻¹ P and U⁻¹ of P A = L U, whose product in the other order is A⁻¹.
+
+    Made of matrix products only: on XLA:CPU two independent batches of LAPACK's triangular solves
+    can take all threads of the pool, each waiting for a free one, for ever.
+    """
     lu, _, order = lax.linalg.lu(a)
-    eye = jnp.broadcast_to(jnp.eye(a.shape[-1], dtype=a.dtype), a.shape)
+    eye = jnp.eye(a.shape[-1], dtype=a.dtype)
     rows = (order[..., None] == jnp.arange(a.shape[-1])).astype(a.dtype)
-    left = lax.linalg.triangular_solve(lu, rows, left_side=True, lower=True, unit_diagonal=True)
-    return left, lax.linalg.triangular_solve(lu, eye, left_side=True)
+    lower = jnp.tril(lu, -1) + eye
+    upper = jnp.swapaxes(jnp.triu(lu), -1, -2)
+    return _product(_lower_inverse(lower), rows), jnp.swapaxes(_lower_inverse(upper), -1, -2)
+
+
+def _lower_inverse(lower: jax.Array) -> jax.Array:
+    """Inverse of lower triangular matrices, from blocks of twice the size at each step.
+
+        [A 0; C B]⁻¹ = [A⁻¹ 0; -B⁻¹ C A⁻¹ B⁻¹]
+
+    for all diagonal blocks at once: their corners C are picked by a mask.
+    """
+    n = lower.shape[-1]
+    index = np.arange(n)
+    inverse = jnp.eye(n, dtype=lower.dtype) / jnp.diagonal(lower, axis1=-2, axis2=-1)[..., None]
+    size = 1
+    while size < n:
+        block = index // size
+        corner = (block[:, None] == block + 1) & (block % 2 == 0)
+        middle = _product(jnp.where(corner, lower, 0.0), inverse)
+        inverse = inverse - _product(inverse, middle)
+        size *= 2
+    return inverse
+
+
+def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+    return jnp.matmul(a, b, precision=HIGHEST)
 
 
 HIGHEST = lax.Precision.HIGHEST
