@@ -27,14 +27,18 @@ def walkers(n: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(1).normal(size=(n, 6, 3)))
 
 
-@pytest.mark.parametrize(("budget", "size"), [(1, 1), (None, 10), ("third", 4)])
-def test_chunks_follow_the_budget_and_give_the_same_energies(budget: int | str | None, size: int):
-    """A budget of nothing still runs, one walker at a time; equal chunks leave no odd rest."""
-    r = walkers(10)
-    peak = fwdlap.peak_bytes(kinetic, r)
-    given = 4 * peak if budget == "third" else budget
-    assert fwdlap.chunk_size(kinetic, r, given) == size  # type: ignore[arg-type]
-    chunked = jax.jit(fwdlap.over_walkers(kinetic, given))(r)  # type: ignore[arg-type]
+@pytest.mark.parametrize(
+    ("n", "fitting", "size"), [(10, 0, 1), (10, None, 10), (10, 3, 2), (10, 4, 5), (11, 4, 4)]
+)
+def test_chunks_follow_the_budget_and_give_the_same_energies(
+    n: int, fitting: int | None, size: int
+):
+    """A budget of nothing still runs, one walker at a time; a divisor near the budget leaves no
+    rest; where there is none, chunks are about equal."""
+    r = walkers(n)
+    budget = None if fitting is None else fitting * fwdlap.peak_bytes(kinetic, r)
+    assert fwdlap.chunk_size(kinetic, r, budget) == size
+    chunked = jax.jit(fwdlap.over_walkers(kinetic, budget))(r)
     np.testing.assert_allclose(chunked, jax.vmap(kinetic)(r), rtol=1e-10)
 
 

@@ -41,8 +41,9 @@ def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None =
         budget_bytes = CACHE_BYTES if jax.default_backend() == "cpu" else DEVICE_BYTES
     n = int(jnp.shape(walkers)[0])
     fitting = min(n, max(1, budget_bytes // max(peak_bytes(fun, walkers), 1)))
-    # Equal chunks: of 100 walkers at most 64 at a time are run as 50 and 50, not as 64 and 36.
-    return -(-n // -(-n // fitting))
+    # A rest would be compiled as a second program: best is a divisor, if need be a bit above.
+    largest = max(size for size in range(1, n + 1) if n % size == 0 and 3 * size <= 4 * fitting)
+    return largest if 2 * largest >= fitting else -(-n // -(-n // fitting))
 
 
 def peak_bytes(fun: Callable[..., Any], walkers: Any) -> int:

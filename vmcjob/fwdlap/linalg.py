@@ -91,9 +91,21 @@ def _lower_inverse(lower: jax.Array) -> jax.Array:
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    return jnp.matmul(a, b, precision=HIGHEST)
+    """Matrix products, of which either stack may have a further leading axis of directions.
+
+    Small ones are written out term by term, which XLA fuses with their neighbours; of larger
+    ones, all directions are multiplied with the matrix they share in one product.
+    """
+    if a.shape[-1] <= MAX_WRITTEN_OUT:
+        terms = [a[..., :, k, None] * b[..., k, None, :] for k in range(a.shape[-1])]
+        return sum(terms[1:], terms[0])
+    left = "d...ij" if a.ndim > b.ndim else "...ij"
+    right = "d...jk" if b.ndim > a.ndim else "...jk"
+    out = "d...ik" if a.ndim != b.ndim else "...ik"
+    return jnp.einsum(f"{left},{right}->{out}", a, b, precision=HIGHEST)
 
 
+MAX_WRITTEN_OUT = 5
 HIGHEST = lax.Precision.HIGHEST
 
 

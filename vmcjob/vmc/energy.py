@@ -1,12 +1,13 @@
 """From local energies of a batch to energy, variance and the gradient's weights."""
 
+from functools import partial
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from vmcjob import fwdlap
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LocalEnergy, Params
 
@@ -21,8 +22,8 @@ class EnergyMoments(NamedTuple):
 def local_energies(
     local_energy: LocalEnergy, params: Params, r: Float[Array, "walker elec 3"]
 ) -> Float[Array, " walker"]:
-    """Local energies of a batch, in hartree."""
-    return jax.vmap(local_energy, (None, 0))(params, r)
+    """Local energies of a batch, in hartree; as many walkers at a time as memory takes."""
+    return fwdlap.over_walkers(partial(local_energy, params))(r)
 
 
 def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:
