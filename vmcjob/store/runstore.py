@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
+from uuid import uuid4
 
 import numpy as np
 import zarr
@@ -91,7 +92,8 @@ class RunStore:
             if path.exists():
                 raise StoreError(f"{path}: exists already; a store is never overwritten")
             sweep(path)
-            unfinished = partial_folder(path) / path.name
+            # In a folder of its own: threads of a writer that failed here may still be writing.
+            unfinished = partial_folder(path) / uuid4().hex / path.name
             unfinished.mkdir(parents=True)
             files = DurableStore(unfinished)
             build(zarr.create_group(files, zarr_format=3, attributes=attributes), layout)
