@@ -12,7 +12,7 @@ from vmcjob.fwdlap.interpreter import open_jaxpr
 
 # What is live between equations, before XLA fuses most of it away. On a CPU the budget keeps
 # the Jacobians of a chunk near the cores' caches; on an accelerator it only bounds memory.
-CACHE_BYTES = 4 << 20
+CACHE_BYTES = 6 << 20
 DEVICE_BYTES = 4 << 30
 
 
