@@ -37,10 +37,13 @@ def over_walkers(
 
 def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None = None) -> int:
     """How many walkers at a time fit the budget, at least one and at most all."""
+    n, peak = int(jnp.shape(walkers)[0]), max(peak_bytes(fun, walkers), 1)
     if budget_bytes is None:
-        budget_bytes = CACHE_BYTES if jax.default_backend() == "cpu" else DEVICE_BYTES
-    n = int(jnp.shape(walkers)[0])
-    fitting = min(n, max(1, budget_bytes // max(peak_bytes(fun, walkers), 1)))
+        # Two at least: XLA:CPU runs the loop over single walkers on one core.
+        budget_bytes = (
+            max(CACHE_BYTES, 2 * peak) if jax.default_backend() == "cpu" else DEVICE_BYTES
+        )
+    fitting = min(n, max(1, budget_bytes // peak))
     # A rest would be compiled as a second program: best is a divisor, if need be a bit above.
     largest = max(size for size in range(1, n + 1) if n % size == 0 and 3 * size <= 4 * fitting)
     return largest if 2 * largest >= fitting else -(-n // -(-n // fitting))
