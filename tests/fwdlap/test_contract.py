@@ -1,0 +1,96 @@
+"""`lap` and `lap_partial` on a convolutional network, in every way the contract allows."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import lax
+
+from tests.fwdlap.oracles import assert_close, dense
+from vmcjob import fwdlap
+
+SIDE, FILTERS, WIDTH, BATCH, N_DIRECTIONS = 6, 3, 4, 3, 5
+
+Arrays = tuple[Any, ...]
+
+
+def network(image: jax.Array, kernel: jax.Array, weights: jax.Array) -> jax.Array:
+    """Convolution, tanh, average pooling, dense layer: (side, side) to (width,)."""
+    lhs = image[None, None]
+    maps = jnp.tanh(lax.conv_general_dilated(lhs, kernel, (1, 1), "SAME"))
+    pooled = lax.reduce_window(maps, 0.0, lax.add, (1, 1, 2, 2), (1, 1, 2, 2), "VALID") / 4.0
+    return jax.nn.softplus(pooled.reshape(-1) @ weights)
+
+
+@pytest.fixture
+def primals() -> Arrays:
+    k_image, k_kernel, k_weights = jax.random.split(jax.random.key(0), 3)
+    return (
+        jax.random.normal(k_image, (BATCH, SIDE, SIDE)),
+        jax.random.normal(k_kernel, (FILTERS, 1, 3, 3)),
+        jax.random.normal(k_weights, (FILTERS * (SIDE // 2) ** 2, WIDTH)),
+    )
+
+
+def seeds(
+    key: jax.Array, primals: Arrays, live: Arrays, *, symbolic: bool
+) -> tuple[Arrays, Arrays]:
+    """Jacobians and Laplacians: random for the live arrays, zeros of either kind for the rest."""
+    jacobians, laplacians = [], []
+    for is_live, x, k in zip(live, primals, jax.random.split(key, len(primals)), strict=True):
+        k_jacobian, k_laplacian = jax.random.split(k)
+        zero = fwdlap.zero_tangent_from_primal(x)
+        shape = (N_DIRECTIONS, *x.shape)
+        if is_live:
+            jacobians.append(jax.random.normal(k_jacobian, shape))
+            laplacians.append(jax.random.normal(k_laplacian, x.shape))
+        else:
+            jacobians.append(zero if symbolic else jnp.zeros(shape))
+            laplacians.append(zero if symbolic else jnp.zeros(x.shape))
+    return tuple(jacobians), tuple(laplacians)
+
+
+def along_a_curve(primals: Arrays, jacobians: Arrays, laplacians: Arrays) -> tuple[Any, Any, Any]:
+    """The oracle: the network on inputs that have these derivatives at t = 0, by dense Hessian."""
+
+    def curve(t: jax.Array) -> jax.Array:
+        inputs = [
+            x + jnp.tensordot(t, j, 1) + jnp.sum(t**2) * s / (2 * N_DIRECTIONS)
+            for x, j, s in zip(primals, jacobians, laplacians, strict=True)
+        ]
+        return network(*inputs)
+
+    return dense(curve, jnp.zeros(N_DIRECTIONS))
+
+
+def by_lap(primals: Arrays, jacobians: Arrays, laplacians: Arrays) -> tuple[Any, Any, Any]:
+    """All at once."""
+    return fwdlap.lap(network, primals, jacobians, laplacians)
+
+
+def by_lap_partial(primals: Arrays, jacobians: Arrays, laplacians: Arrays) -> tuple[Any, Any, Any]:
+    """The value first, the derivatives afterwards."""
+    value, push = fwdlap.lap_partial(network, primals, jacobians, laplacians)
+    return value, *push(jacobians, laplacians)
+
+
+@pytest.mark.parametrize("live", [(True, False, False), (True, True, False), (True, True, True)])
+@pytest.mark.parametrize("symbolic", [True, False], ids=["symbolic", "dense"])
+@pytest.mark.parametrize("way", [by_lap, by_lap_partial])
+@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jit"])
+def test_a_convolutional_network(
+    primals: Arrays, live: Arrays, symbolic: bool, way: Any, wrap: Any
+):
+    """Random derivatives of any of image, kernel and weights; the images in a batch under vmap."""
+    one = (primals[0][0], *primals[1:])
+    jacobians, laplacians = seeds(jax.random.key(1), one, live, symbolic=symbolic)
+
+    def of_image(image: jax.Array) -> Any:
+        return way((image, *one[1:]), jacobians, laplacians)
+
+    filled = seeds(jax.random.key(1), one, live, symbolic=False)
+    oracle = jax.jit(jax.vmap(lambda image: along_a_curve((image, *one[1:]), *filled)))
+    expected = oracle(primals[0])
+    assert_close(wrap(of_image)(primals[0][0]), [leaf[0] for leaf in expected])
+    assert_close(wrap(jax.vmap(of_image))(primals[0]), expected)
