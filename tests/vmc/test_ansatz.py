@@ -80,6 +80,19 @@ def test_determinants_keep_their_signs() -> None:
     np.testing.assert_allclose(log_abs_sum_det(orbitals), np.log(4.0), rtol=1e-12)
 
 
+def test_a_determinant_that_vanished_is_left_out_of_value_and_gradient() -> None:
+    """Far from the nuclei one may underflow before the others; the sum goes on without it."""
+    alive = jnp.diag(jnp.array([2.0, 3.0]))
+    value, gradient = jax.value_and_grad(log_abs_sum_det)(jnp.stack([alive, 0.0 * alive]))
+    np.testing.assert_allclose(value, np.log(6.0), rtol=1e-12)
+    np.testing.assert_allclose(gradient, [np.diag([1 / 2, 1 / 3]), np.zeros((2, 2))], rtol=1e-12)
+
+
+def test_where_all_determinants_vanished_the_logarithm_is_minus_infinity() -> None:
+    """NaN would say that something is wrong, and -∞ that nobody is there."""
+    assert log_abs_sum_det(jnp.zeros((3, 2, 2))) == -np.inf
+
+
 def test_orbitals_fill_shells_in_order() -> None:
     """1s; 2s and three 2p; nine of the third shell."""
     assert [shell(k) for k in range(15)] == [1] + [2] * 4 + [3] * 9 + [4]

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from tests.oracles import hydrogenic_1s
 from vmcjob.vmc.contracts import ChainState
@@ -46,6 +47,19 @@ def test_proposals_that_are_not_numbers_are_refused() -> None:
     state, _ = sweep(broken, None, jax.random.key(1), before, 20)
     assert (np.asarray(state.r)[:, 0, 0] <= 0).all()
     assert not np.array_equal(state.r, before.r)
+
+
+@pytest.mark.parametrize("weight", [jnp.nan, -jnp.inf, jnp.inf])
+def test_a_walker_whose_weight_is_undefined_takes_the_first_move_that_is_defined(weight) -> None:
+    """A walker with log|ψ| = NaN refuses every move, and is lost for the whole run."""
+
+    def broken(params: None, r: jax.Array) -> jax.Array:
+        return jnp.where(jnp.linalg.norm(r) > 3.0, weight, LOG_PSI(params, r))
+
+    before = chain(200)
+    before = before._replace(r=before.r.at[:50].set(3.5 / jnp.sqrt(3.0)))
+    state, _ = sweep(broken, None, jax.random.key(1), before, 200)
+    assert (np.linalg.norm(state.r, axis=-1) <= 3.0).all()
 
 
 def test_tuning_finds_the_target_acceptance() -> None:

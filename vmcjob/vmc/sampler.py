@@ -20,7 +20,7 @@ def sweep(
 
     Every move displaces all electrons of a walker by normal deviates of standard deviation
     `chain.width` and is accepted with probability min(1, |ψ(r′)/ψ(r)|²). The width stays as it
-    is, so |ψ|² is left invariant.
+    is, so |ψ|² is left invariant. Where |ψ(r)|² is zero or undefined, any |ψ(r′)|² is better.
     """
     batch_log_psi = jax.vmap(log_psi, (None, 0))
 
@@ -30,8 +30,9 @@ def sweep(
         r_new = r + chain.width * jax.random.normal(key_move, r.shape, r.dtype)
         log_abs_new = batch_log_psi(params, r_new)
         threshold = jnp.log(jax.random.uniform(key_accept, log_abs.shape, r.dtype))
-        # A NaN ratio compares false: a broken proposal is refused, not taken.
-        accept = threshold < 2.0 * (log_abs_new - log_abs)
+        is_likely = threshold < 2.0 * (log_abs_new - log_abs)
+        # A broken proposal is refused; a walker that is lost takes the first one that is not.
+        accept = jnp.isfinite(log_abs_new) & (is_likely | ~jnp.isfinite(log_abs))
         r = jnp.where(accept[:, None, None], r_new, r)
         log_abs = jnp.where(accept, log_abs_new, log_abs)
         return (r, log_abs, n_accepted + jnp.mean(accept, dtype=r.dtype)), None

@@ -16,6 +16,7 @@ def log_abs_sum_det(orbitals: Float[Array, "det elec elec"]) -> Float[Array, ""]
     """
     sign, log_abs = slogdet(orbitals)
     largest = jnp.max(log_abs)
+    largest = jnp.where(jnp.isfinite(largest), largest, 0.0)  # −∞ − (−∞) would be NaN
     return largest + jnp.log(jnp.abs(jnp.sum(sign * jnp.exp(log_abs - largest))))
 
 
@@ -24,7 +25,8 @@ def slogdet(a: Array) -> tuple[Array, Array]:
     """Sign and log|det| of a stack of square matrices.
 
     Its derivative, tr(A⁻¹ dA), keeps the inverse: a linearized product then costs no
-    factorisation, and none of the triangular solves that `fwdlap.inverse_factors` avoids.
+    factorisation, and none of the triangular solves that `fwdlap.inverse_factors` avoids. Zero
+    where the determinant has vanished: it has no weight in any sum.
     """
     sign, log_abs = jnp.linalg.slogdet(a)
     return sign, log_abs
@@ -34,7 +36,8 @@ def slogdet(a: Array) -> tuple[Array, Array]:
 def _slogdet_jvp(primals, tangents):
     (a,), (da,) = primals, tangents
     left, right = fwdlap.inverse_factors(a)
-    inverse = jnp.matmul(right, left, precision=jax.lax.Precision.HIGHEST)
     sign, log_abs = slogdet(a)
+    product = jnp.matmul(right, left, precision=jax.lax.Precision.HIGHEST)
+    inverse = jnp.where((sign != 0.0)[..., None, None], product, 0.0)
     change = jnp.sum(jnp.swapaxes(inverse, -1, -2) * da, axis=(-2, -1))
     return (sign, log_abs), (jnp.zeros_like(sign), change)
