@@ -142,7 +142,20 @@ DAMAGED = [
     b'{"phase": [1], "step": 1, "n_steps": 2}',
     b'{"phase": "train", "step": true, "n_steps": 2}',
     b'{"phase": "train", "step": 1, "n_steps": 2}',  # says nothing about who and when
+    b"[" * 100_000,
+    b'{"phase": "train", "step": ' + b"9" * 5000 + b"}",
 ]
+ODD_NUMBERS = [b"9" * 400, b"-" + b"9" * 20, b"NaN", b"1e999", b"true"]
+
+
+@pytest.mark.parametrize("number", ODD_NUMBERS)
+@pytest.mark.parametrize("field", ["step", "energy", "time", "pid"])
+def test_a_number_beyond_all_use_is_damage(field, number):
+    """An integer of 400 digits is valid JSON, and breaks everything that calculates with it."""
+    text = encode(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2))
+    changed = json.dumps(json.loads(text) | {field: "?"}).replace('"?"', number.decode())
+    with pytest.raises(ValueError, match=f"'{field}' cannot be"):
+        decode(Heartbeat, changed)
 
 
 @pytest.mark.parametrize("content", DAMAGED)
@@ -153,12 +166,60 @@ def test_a_damaged_heartbeat_is_no_heartbeat(tmp_path, content):
     assert run.read_heartbeat() is None
 
 
-@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"run_id": 3}', b"\xff"])
-def test_a_damaged_record_is_an_error_with_its_path(tmp_path, content):
+@pytest.mark.parametrize("content", [b"", b"{", b"[1]", b'{"run_id": 3}', b"\xff", b"[" * 100_000])
+def test_a_damaged_record_is_an_error_with_its_path_and_a_way_out(tmp_path, content):
     run = make_run(tmp_path)
     run.record_path.write_bytes(content)
-    with pytest.raises(RunDirError, match=r"h2-0123456789/run\.json: damaged"):
+    with pytest.raises(RunDirError, match=r"h2-0123456789/run\.json: damaged: .*; .* move") as said:
         run.read_record()
+    assert not any(word in str(said.value) for word in ("char", "codec", "delimiter"))
+
+
+def replace_by_directory(path: Path) -> None:
+    path.mkdir()
+
+
+def replace_by_endless_file(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+def replace_by_huge_file(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(2**40)
+
+
+REPLACEMENTS = [os.mkfifo, replace_by_directory, replace_by_endless_file, replace_by_huge_file]
+
+
+@pytest.mark.parametrize("replace", REPLACEMENTS)
+def test_what_stands_in_the_place_of_a_file_is_neither_waited_for_nor_read(tmp_path, replace):
+    """A FIFO makes its reader wait for ever, and /dev/zero never ends."""
+    run = make_run(tmp_path)
+    for path in (run.record_path, run.spec_path, run.heartbeat_path, run.attempts_path):
+        path.unlink(missing_ok=True)
+        replace(path)
+    assert run.read_heartbeat() is None
+    assert run.read_attempts() == []
+    for read in (run.read_record, run.read_spec_text):
+        with pytest.raises(RunDirError, match="cannot be read: "):
+            read()
+    assert list_runs(tmp_path) == [run]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="nothing is closed to root")
+def test_a_run_directory_that_is_closed_to_us_is_named(tmp_path):
+    """Somebody else's run in a shared root is not silently left out; lost+found is."""
+    run = make_run(tmp_path)
+    (tmp_path / "lost+found").mkdir(mode=0)
+    run.path.chmod(0)
+    try:
+        assert list_runs(tmp_path) == [run]
+        with pytest.raises(RunDirError, match=r"run\.json: cannot be read: Permission denied"):
+            RunDir.open(run.path).read_record()
+        with pytest.raises(RunDirError, match=r"log\.txt: cannot be read: Permission denied"):
+            list(run.read_log())
+    finally:
+        run.path.chmod(0o700)
 
 
 def test_a_reader_never_sees_half_a_heartbeat(tmp_path):

@@ -370,11 +370,42 @@ def test_a_runs_root_that_cannot_be_made_is_an_error_with_its_path(tmp_path):
         scheduler.submit(tmp_path / "file" / "runs", plan_runs(1), max_parallel=1)
 
 
-def test_a_run_of_another_science_in_the_way_stops_the_submission(office):
-    plans = plan_runs(1)
-    make_run(office.root, plans[0].tasks[0].run_id)
-    with pytest.raises(RunDirError, match="holds another run"):
-        office.submit(plans)
+def test_a_run_that_cannot_be_handed_over_does_not_take_the_others_with_it(office):
+    """It would have left them with a submission to a launcher that was never told of them."""
+    plans = plan_runs(2)
+    office.open_gate()
+    blocked, free = (task.run_id for task in plans[0].tasks)
+    (make_runs(office.root, plans)[blocked].submission_path / "in the way").mkdir(parents=True)
+    receipt = office.submit(plans)
+    assert [item.run_id for item in receipt.submitted] == [free]
+    assert ["cannot be written" in str(item.error) for item in receipt.skipped] == [True]
+    office.wait_for(NEW=1, FINISHED=1)
+
+
+def make_runs(root: Path, plans: list[Plan]) -> dict[str, RunDir]:
+    """The run directories of a plan, that nobody has been asked to run."""
+    return {
+        task.run_id: make_run(
+            root, task.run_id, seed=task.seed, science_sha256=task.science_sha256, point=task.point
+        )
+        for plan in plans
+        for task in plan.tasks
+    }
+
+
+def test_a_directory_that_cannot_be_used_does_not_stop_the_other_runs(office):
+    """Another science in the way, and a record that is no JSON: each is named, and left alone."""
+    plans = plan_runs(3)
+    foreign, damaged, whole = (task.run_id for task in plans[0].tasks)
+    make_run(office.root, foreign)
+    make_run(office.root, damaged).record_path.write_text("{")
+    office.open_gate()
+    receipt = office.submit(plans)
+    assert [item.run_id for item in receipt.submitted] == [whole]
+    errors = {item.run_id: str(item.error) for item in receipt.skipped}
+    assert "holds another run" in errors[foreign]
+    assert "run.json: damaged" in errors[damaged]
+    wait_until(lambda: office.journal() == [("start", whole), ("end", whole)], "it has run")
 
 
 @pytest.mark.parametrize("is_local", [False, True])

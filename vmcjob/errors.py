@@ -9,6 +9,14 @@ class VmcJobError(Exception):
     exit_code = 1
 
 
+def combine(errors: Sequence[VmcJobError]) -> VmcJobError:
+    """Several errors as one, a line each, with the exit code of the gravest."""
+    gravest = max(errors, key=lambda error: error.exit_code)
+    together = VmcJobError("\n".join(map(str, errors)))
+    together.exit_code = gravest.exit_code
+    return together
+
+
 class RunDirError(VmcJobError):
     """A run directory is missing a part, belongs to another run, or is in use."""
 

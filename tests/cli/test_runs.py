@@ -117,15 +117,24 @@ def test_a_run_on_another_host_is_cancelled_there(shell):
 
 
 def test_a_run_that_cannot_be_cancelled_does_not_save_the_others(shell):
+    """Nor does it blame the scheduler, whose exit code would be 5."""
     with busy_slot(shell.runs):
         shell.run("submit", "h.toml")
         broken, whole = list_runs(shell.runs)
         broken.record_path.write_text("{")
         done = shell.run("cancel", "h-*")
-        assert done.returncode == 5
+        assert done.returncode == 1
         assert done.stdout.splitlines()[1].split()[0] == whole.path.name
         assert "run.json: damaged" in done.stderr
         assert examine(whole).state is State.NEW
+
+
+def test_a_log_that_is_a_fifo_is_refused_and_not_waited_for(shell):
+    run = finish(make_run(shell.runs))
+    os.mkfifo(run.log_path)
+    done = shell.run("logs", "h2")
+    assert done.returncode == 1
+    assert done.stderr.endswith("log.txt: cannot be read: Not a regular file\n")
 
 
 def test_logs_are_printed_byte_by_byte(shell):

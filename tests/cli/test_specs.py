@@ -154,6 +154,21 @@ def test_interrupting_follow_detaches_and_cancels_nothing(shell):
         assert output.count("submitted") == 2
 
 
+def test_a_damaged_run_is_named_while_the_others_are_submitted(shell):
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+    broken, whole = list_runs(shell.runs)
+    broken.record_path.write_text("{")
+    with busy_slot(shell.runs):
+        for options in (["-n"], []):
+            done = shell.run("submit", "h.toml", *options)
+            assert done.returncode == 1
+            assert done.stderr.count("run.json: damaged") == 1
+            assert "Traceback" not in done.stderr
+        assert f"{broken.path.name}     0  skipped: its directory cannot be used" in done.stdout
+        assert examine(whole).state is State.QUEUED
+
+
 def test_following_ends_with_the_energy(shell):
     """What is finished already is followed too: the answer is the same."""
     with busy_slot(shell.runs):

@@ -5,7 +5,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,9 +28,10 @@ from vmcjob.cli.text import (
     format_energy,
     format_point,
 )
-from vmcjob.errors import NotFoundError, RunDirError, SchedulerError, UsageError, VmcJobError
+from vmcjob.errors import NotFoundError, UsageError, VmcJobError, combine
 
 if TYPE_CHECKING:
+    from vmcjob.errors import RunDirError
     from vmcjob.rundir import RunDir
     from vmcjob.status import Row
 
@@ -87,7 +88,7 @@ def status(
         put(draw_status(found))
         _say_counts(found)
     if errors:
-        raise RunDirError("\n".join(map(str, errors)))
+        raise combine(errors)
 
 
 @app.command()
@@ -105,9 +106,7 @@ def logs(
         names = ", ".join(run.path.name for run in found[:3]) + (", ..." if found[3:] else "")
         raise UsageError(f"'{selector}' names {len(found)} runs ({names}); logs shows one")
     (run,) = found
-    if not follow and not run.log_path.exists():
-        raise NotFoundError(f"{run.path.name} has not said anything yet")
-    for piece in _follow_log(run) if follow else _read_log(run, 0):
+    for piece in _follow_log(run) if follow else run.read_log():
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
 
@@ -132,7 +131,7 @@ def cancel(selectors: SomeSelectors, site: SiteProfile = None, runs: RunsRoot = 
     if results:
         put_table([Column("run"), Column("result")], results)
     if errors:
-        raise SchedulerError("\n".join(map(str, errors)))
+        raise combine(errors)
 
 
 def draw_status(found: "list[Row]") -> str:
@@ -207,17 +206,10 @@ def _follow_log(run: "RunDir") -> Iterator[bytes]:
     position = 0
     while True:
         is_active = examine(run).state.is_active  # looked up first, so that the last words are read
-        for piece in _read_log(run, position):
-            position += len(piece)
-            yield piece
+        with suppress(NotFoundError):
+            for piece in run.read_log(position):
+                position += len(piece)
+                yield piece
         if not is_active:
             return
         time.sleep(LOG_POLL_S)
-
-
-def _read_log(run: "RunDir", position: int) -> Iterator[bytes]:
-    """The log from a position on, as bytes: nobody knows what a crash printed."""
-    if run.log_path.exists():
-        with open(run.log_path, "rb") as log:
-            log.seek(position)
-            yield from iter(lambda: log.read(1 << 16), b"")

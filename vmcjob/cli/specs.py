@@ -11,7 +11,7 @@ from vmcjob.cli.app import INTERRUPTED, app
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, SpecPaths, resolve_site
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, count, format_point
-from vmcjob.errors import IncompleteError, SpecError
+from vmcjob.errors import IncompleteError, SpecError, combine
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
@@ -68,18 +68,21 @@ def submit(
     say(f"{chosen} scheduler: on this machine, {count(n_slots, 'run')} at a time")
     _say_what_only_a_cluster_heeds(plans)
     if is_dry:
-        _show_preview(scheduler.preview(place.runs, plans), plans, as_json)
-        return
-    receipt = scheduler.submit(place.runs, plans, max_parallel=n_slots)
-    if as_json:
-        put_json(_document(receipt))
+        receipt = scheduler.preview(place.runs, plans)
+        _show_preview(receipt, plans, as_json)
     else:
-        _show_receipt(receipt, plans)
+        receipt = scheduler.submit(place.runs, plans, max_parallel=n_slots)
+        _show_receipt(receipt, plans, as_json)
+    errors = [item.error for item in receipt.skipped if item.error]
+    for error in errors:
+        say(str(error))
     where = _where(site, runs)
-    if is_followed:
+    if is_followed and not is_dry:
         _follow(receipt, where, as_json)
-    elif not as_json:
+    elif not (as_json or is_dry):
         _hint(receipt, where)
+    if errors:
+        raise typer.Exit(combine(errors).exit_code)
 
 
 def read_plans(specs: list[Path]) -> "list[Plan]":
@@ -113,8 +116,11 @@ def _say_what_only_a_cluster_heeds(plans: "list[Plan]") -> None:
         say(f"{asked}: for clusters only; here a run has all devices and this Python", "dim")
 
 
-def _show_receipt(receipt: "Receipt", plans: "list[Plan]") -> None:
+def _show_receipt(receipt: "Receipt", plans: "list[Plan]", as_json: bool) -> None:
     """One line per run, in the order of the specs."""
+    if as_json:
+        put_json(_document(receipt))
+        return
     submitted = {item.run_id: item.run for item in receipt.submitted}
     skipped = {item.run_id: item for item in receipt.skipped}
     tasks = _tasks(plans)
@@ -184,7 +190,8 @@ def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:
     from vmcjob.cli.follow import follow
     from vmcjob.cli.runs import draw_status
 
-    runs = [item.run for item in (*receipt.submitted, *receipt.skipped)]
+    skipped = [item for item in receipt.skipped if item.error is None]
+    runs = [item.run for item in (*receipt.submitted, *skipped)]
     try:
         ended = follow(runs)
     except KeyboardInterrupt:

@@ -1,15 +1,18 @@
 """One run's directory: the only place that knows the names of its files."""
 
+import errno
 import fcntl
 import json
 import os
+import re
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import BinaryIO, TypeVar
 
 from vmcjob.errors import NotFoundError, RunDirError
 from vmcjob.rundir.process import host_name
@@ -20,9 +23,13 @@ from vmcjob.rundir.records import (
     Submission,
     decode,
     encode,
+    parse_object,
 )
 
 T = TypeVar("T")
+
+LARGEST = 2**24  # bytes of a file that is read whole; ours have a few thousand
+_RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
 
 @dataclass(frozen=True)
@@ -88,38 +95,60 @@ class RunDir:
         A directory of that name that holds another run, or no run, is refused.
         """
         run_dir = cls(root / record.run_id)
-        if not run_dir.record_path.exists():
+        if not run_dir.exists:
             run_dir._build(record, spec_text)
-        found = run_dir.read_record()
-        identity = ("run_id", "name", "seed", "science_sha256")
-        if any(getattr(found, key) != getattr(record, key) for key in identity):
-            raise RunDirError(f"{run_dir.path}: holds another run ({found.run_id}); move it away")
+        run_dir.require(record)
         return run_dir
 
     @classmethod
     def open(cls, path: Path) -> "RunDir":
         """An existing run directory, or a NotFoundError."""
         run_dir = cls(path)
-        if not os.path.isfile(run_dir.record_path):
+        if not run_dir.exists:
             reason = "is not a run directory" if os.path.isdir(path) else "there is no such run"
             raise NotFoundError(f"{path}: {reason}")
         return run_dir
 
+    @property
+    def exists(self) -> bool:
+        """Whether there is a record, readable or not; unseen, the directory's name must do."""
+        try:
+            os.lstat(self.record_path)
+        except PermissionError:
+            return _RUN_ID.fullmatch(self.path.name) is not None  # and not lost+found
+        except OSError:
+            return False
+        return True
+
+    def require(self, record: Record) -> None:
+        """RunDirError if the directory holds another run than this."""
+        found = self.read_record()
+        identity = ("run_id", "name", "seed", "science_sha256")
+        if any(getattr(found, key) != getattr(record, key) for key in identity):
+            raise RunDirError(f"{self.path}: holds another run ({found.run_id}); move it away")
+
     def read_record(self) -> Record:
         """What the run is; RunDirError when that cannot be read."""
         try:
-            return decode(Record, self.record_path.read_text("utf-8"))
+            return decode(Record, _read_text(self.record_path))
         except OSError as error:
-            raise RunDirError(f"{self.path}: is not a run directory ({error.strerror})") from None
+            raise RunDirError(f"{self.record_path}: cannot be read: {error.strerror}") from None
+        except UnicodeDecodeError:
+            reason = "not a text"
         except ValueError as error:
-            raise RunDirError(f"{self.record_path}: damaged: {error}") from None
+            reason = str(error)
+        advice = "nothing else says what this run is: restore the file, or move the directory away"
+        raise RunDirError(f"{self.record_path}: damaged: {reason}; {advice}")
 
     def read_spec_text(self) -> str:
         """The resolved spec as text."""
         try:
-            return self.spec_path.read_text("utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise RunDirError(f"{self.spec_path}: cannot be read: {error}") from None
+            return _read_text(self.spec_path)
+        except OSError as error:
+            reason = error.strerror
+        except UnicodeDecodeError:
+            reason = "it is not a text"
+        raise RunDirError(f"{self.spec_path}: cannot be read: {reason}")
 
     def write_spec_text(self, text: str) -> None:
         """Replace the spec: other resources for the same science."""
@@ -165,10 +194,23 @@ class RunDir:
     def read_attempts(self) -> list[dict[str, object]]:
         """The history, oldest first; a line cut short by a crash is left out."""
         try:
-            lines = self.attempts_path.read_text("utf-8", errors="replace").splitlines()
+            with _open_file(self.attempts_path) as file:
+                file.seek(-min(LARGEST, file.seek(0, os.SEEK_END)), os.SEEK_END)
+                lines = file.read(LARGEST).decode("utf-8", "replace").splitlines()
         except OSError:
             return []
-        return [event for event in map(_parse_line, lines) if event is not None]
+        return [event for event in map(parse_object, lines) if event is not None]
+
+    def read_log(self, position: int = 0) -> Iterator[bytes]:
+        """What the workers said from a byte on, as bytes: nobody knows what a crash printed."""
+        try:
+            with _open_file(self.log_path) as log:
+                log.seek(position)
+                yield from iter(lambda: log.read(1 << 16), b"")
+        except FileNotFoundError:
+            raise NotFoundError(f"{self.path.name} has not said anything yet") from None
+        except OSError as error:
+            raise RunDirError(f"{self.log_path}: cannot be read: {error.strerror}") from None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -206,16 +248,38 @@ class RunDir:
             os.rename(staging.path, self.path)
         except OSError as error:
             # Somebody else may have been faster; then theirs is as good as ours.
-            if not self.record_path.exists():
+            if not self.exists:
                 raise RunDirError(f"{self.path}: cannot be made: {error.strerror}") from None
         finally:
             shutil.rmtree(staging.path, ignore_errors=True)
 
 
+def _open_file(path: Path) -> BinaryIO:
+    """A file to read; OSError also for what stands in its place and could make a reader wait."""
+
+    def at_once(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    file = open(path, "rb", opener=at_once)  # noqa: SIM115 -- the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "Not a regular file")
+    return file
+
+
+def _read_text(path: Path) -> str:
+    """The text of a small file."""
+    with _open_file(path) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return content.decode("utf-8")
+
+
 def _read(kind: type[T], path: Path) -> T | None:
     """The record in a file, None when it is missing or damaged."""
     try:
-        return decode(kind, path.read_text("utf-8"))
+        return decode(kind, _read_text(path))
     except (OSError, ValueError):
         return None
 
@@ -253,18 +317,11 @@ def _write_whole(path: Path, text: str) -> None:
 def _append(path: Path, line: str) -> None:
     """Append in a single write, so that lines of two writers do not mix."""
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        descriptor = os.open(path, flags, 0o666)
         try:
             os.write(descriptor, line.encode("utf-8"))
         finally:
             os.close(descriptor)
     except OSError as error:
         raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _parse_line(line: str) -> dict[str, object] | None:
-    try:
-        event = json.loads(line)
-    except ValueError:
-        return None
-    return event if isinstance(event, dict) else None

@@ -57,7 +57,7 @@ class Process:
             handle = os.pidfd_open(self.pid)
         except ProcessLookupError:
             return False
-        except (AttributeError, OSError):  # not Linux, an old kernel, or no pid at all
+        except (AttributeError, OSError, OverflowError):  # not Linux, an old kernel, or no pid
             return bool(self.is_alive()) and _signal(self.pid)
         try:
             if not self.is_alive():

@@ -128,8 +128,8 @@ def decode(kind: type[T], text: str) -> T:
     Unknown fields are left aside: a newer version may have added them. Fields whose default is
     made on the spot (this process, this moment) must be there.
     """
-    data = json.loads(text)
-    if not isinstance(data, dict):
+    data = parse_object(text)
+    if data is None:
         raise ValueError("not a JSON object")
     values: dict[str, Any] = {}  # any field of any of the dataclasses
     types = _field_types(kind)
@@ -139,6 +139,15 @@ def decode(kind: type[T], text: str) -> T:
         elif item.default is MISSING:
             raise ValueError(f"'{item.name}' is missing")
     return kind(**values)
+
+
+def parse_object(text: str) -> dict[str, Any] | None:
+    """The object that a JSON text is, None for any other text, however odd."""
+    try:
+        data = json.loads(text)
+    except (ValueError, RecursionError):  # no JSON, or a number or nesting beyond all use
+        return None
+    return data if isinstance(data, dict) else None
 
 
 @cache
@@ -156,11 +165,19 @@ def _convert(name: str, value: object, types: tuple[type, ...]) -> object:
     """The value as its field wants it, or a ValueError."""
     if issubclass(types[0], StrEnum):
         return types[0](value)
-    if isinstance(value, types) and not isinstance(value, bool):
+    parts = value.values() if isinstance(value, dict) else [value]
+    if isinstance(value, types) and (value is None or all(map(_is_scalar, parts))):
         return value
-    if float in types and type(value) is int:
+    if float in types and type(value) is int and _is_scalar(value):
         return float(value)
     raise ValueError(f"'{name}' cannot be {json.dumps(value)[:40]}")
+
+
+def _is_scalar(value: object) -> bool:
+    """A text, an integer of 64 bits or a finite number: all that our records are made of."""
+    if type(value) is int:
+        return -(2**63) <= value < 2**63
+    return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _finite(value: object) -> object:

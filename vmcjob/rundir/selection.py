@@ -20,7 +20,7 @@ def list_runs(root: Path) -> list[RunDir]:
     except OSError as error:
         raise RunDirError(f"{root}: cannot be listed: {error.strerror}") from None
     runs = [RunDir(root / name) for name in names if not name.startswith(".")]
-    return sorted((run for run in runs if os.path.isfile(run.record_path)), key=_age_order)
+    return sorted((run for run in runs if run.exists), key=_age_order)
 
 
 def select(root: Path, selectors: Sequence[str]) -> list[RunDir]:
@@ -44,7 +44,7 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
         return _last(root, runs)
     if exact := [run for run in runs if selector in (run.path.name, _name(run))]:
         return exact
-    if os.path.isfile(RunDir(Path(selector)).record_path):
+    if RunDir(Path(selector)).exists:
         return [RunDir(Path(selector))]
     if matching := [run for run in runs if fnmatchcase(run.path.name, selector)]:
         return matching

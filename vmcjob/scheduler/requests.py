@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmcjob import __version__
-from vmcjob.errors import SchedulerError
+from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import Process, Record, RunDir, Submission
 from vmcjob.scheduler.local import (
@@ -20,6 +20,8 @@ from vmcjob.scheduler.local import (
 )
 from vmcjob.spec import dump_spec
 from vmcjob.status import Row, State, examine
+
+UNUSABLE = "its directory cannot be used"
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Skipped:
     run: RunDir
     run_id: str
     reason: str
+    error: RunDirError | None = None  # where its directory is of no use
 
 
 @dataclass(frozen=True)
@@ -79,10 +82,17 @@ def preview(root: Path, plans: Sequence[Plan]) -> Receipt:
     """What `submit` would do now; writes nothing."""
     submitted: list[Submitted] = []
     skipped: list[Skipped] = []
-    for run_id, (_, task) in _distinct(plans).items():
+    for run_id, (source, task) in _distinct(plans).items():
         run = RunDir(root / run_id)
         _refuse_what_needs_a_cluster(task)
-        reason = reason_to_skip(examine(run)) if run.record_path.exists() else None
+        reason = None
+        try:
+            if run.exists:
+                run.require(_record(source, task))
+                reason = reason_to_skip(examine(run))
+        except RunDirError as error:
+            skipped.append(Skipped(run, run_id, UNUSABLE, error))
+            continue
         if reason is None:
             submitted.append(Submitted(run, run_id, None))
         else:
@@ -106,26 +116,32 @@ def submit(
     tasks = _distinct(plans)
     for _, task in tasks.values():
         _refuse_what_needs_a_cluster(task)
-    for source, task in tasks.values():
-        RunDir.create(root, _record(source, task), dump_spec(task.spec))
+    for run_id, (source, task) in tasks.items():
+        if not RunDir(root / run_id).exists:
+            RunDir.create(root, _record(source, task), dump_spec(task.spec))
     with queue_lock(root):
         plan = preview(root, plans)
         if not plan.submitted:
             return plan
         command = worker_command or [*python_command(), "run"]
-        runs = tuple(item.run.path for item in plan.submitted)
         launcher = start_launcher(root)
+        submitted, unusable = [], []
         try:
             job_id = f"local-{launcher.pid}"
             for item in plan.submitted:
-                _hand_over(item.run, tasks[item.run_id][1], job_id, launcher.pid)
+                try:
+                    _hand_over(item.run, tasks[item.run_id][1], job_id, launcher.pid)
+                except RunDirError as error:
+                    unusable.append(Skipped(item.run, item.run_id, UNUSABLE, error))
+                else:
+                    submitted.append(Submitted(item.run, item.run_id, job_id))
+            runs = tuple(item.run.path for item in submitted)
             give_order(launcher, Order(runs, max_parallel, tuple(command)), root)
         except BaseException:
             launcher.kill()
             launcher.wait()
             raise
-    submitted = tuple(Submitted(item.run, item.run_id, job_id) for item in plan.submitted)
-    return Receipt(submitted, plan.skipped, launcher)
+    return Receipt(tuple(submitted), (*plan.skipped, *unusable), launcher)
 
 
 def cancel(run: RunDir) -> Cancelled:
