@@ -45,6 +45,8 @@ with run.lock():
     while not (root / "gate").exists():
         time.sleep(0.02)
     note("end")
+    run.store_path.mkdir(exist_ok=True)
+    (run.store_path / "zarr.json").write_text("{}")
     run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
 """
 COMMAND = (sys.executable, "-c", WORKER)
@@ -196,6 +198,20 @@ def test_what_ended_well_or_hopelessly_is_left_alone_and_the_rest_goes_on(office
 
 def end(run: RunDir, outcome: Outcome) -> None:
     run.write_outcome(OutcomeRecord(outcome=outcome))
+
+
+@pytest.mark.parametrize("content", [None, "", "{"])
+def test_a_finished_run_that_lost_its_results_is_neither_good_nor_begun_anew(office, content):
+    """Called just "finished", it would be missed when the energies are wanted."""
+    office.open_gate()
+    office.submit(plan_runs(1))
+    office.wait_for(FINISHED=1)
+    (run,) = list_runs(office.root)
+    root = run.store_path / "zarr.json"
+    root.unlink() if content is None else root.write_text(content)
+    lost = "its results are missing or damaged; to run it again, move its directory away"
+    (skipped,) = office.submit(plan_runs(1)).skipped
+    assert (skipped.reason, examine(run).message) == (f"finished, but {lost}", lost)
 
 
 def test_queued_and_running_runs_are_left_alone(office):

@@ -109,6 +109,8 @@ def test_an_outcome_counts_even_while_its_worker_lingers(run, alive, outcome):
     """Closing JAX down takes a moment after the last word; `--follow` must not wait for it."""
     submit(run, alive, alive)
     beat(run, alive)
+    run.store_path.mkdir()
+    (run.store_path / "zarr.json").write_text("{}")
     end(run, outcome, "why")
     row = examine(run)
     assert row.state == outcome

@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from vmcjob.spec import JobSpec, Point, SpecFile, science
+from vmcjob.spec import JobSpec, Point, SpecFile, science, science_sha256
 
 _RUN_ID_DIGITS = 10  # 40 bits: a million runs of one name share a digest once in two
 
@@ -19,7 +19,6 @@ class Task:
     seed: int
     spec: JobSpec
     science_sha256: str
-    """Digest of what decides the numbers; runs that share it differ by their seeds only."""
 
 
 @dataclass(frozen=True)
@@ -37,17 +36,13 @@ def make_plan(spec_file: SpecFile) -> Plan:
 
 def _make_task(point: Point) -> Task:
     spec = point.spec
-    decides = science(spec)
-    digest = _sha256(f"{decides}\nseed = {spec.seed}\n")[:_RUN_ID_DIGITS]
+    decides = f"{science(spec)}\nseed = {spec.seed}\n"
+    digest = hashlib.sha256(decides.encode()).hexdigest()[:_RUN_ID_DIGITS]
     return Task(
         run_id=f"{spec.name}-{digest}",
         name=spec.name,
         point=point.coordinates,
         seed=spec.seed,
         spec=spec,
-        science_sha256=_sha256(decides),
+        science_sha256=science_sha256(spec),
     )
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

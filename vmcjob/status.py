@@ -8,6 +8,7 @@ from typing import Any
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import (
+    RESULTS_LOST,
     Heartbeat,
     OutcomeRecord,
     Phase,
@@ -155,6 +156,8 @@ def _explain(run: RunDir, state: State, outcome: OutcomeRecord | None) -> str:
     """Why a run ended: in its own words, or in those of the launcher that lost it."""
     if state is State.DEAD and (attempts := run.read_attempts()) and "how" in attempts[-1]:
         return f"the worker ended by {attempts[-1]['how']}"
+    if state is State.FINISHED and not run.has_results:
+        return RESULTS_LOST
     return outcome.message if outcome and not state.is_active else ""
 
 

@@ -104,7 +104,9 @@ def busy_slot(root: Path) -> Iterator[None]:
 
 
 def finish(run: RunDir, **changes) -> RunDir:
-    """Make a run look finished to everybody but its store."""
+    """Make a run look finished to everybody who does not open its store."""
+    run.store_path.mkdir(exist_ok=True)
+    (run.store_path / "zarr.json").write_text("{}")
     heartbeat = Heartbeat(
         phase=Phase.DONE, step=1000, n_steps=1000, energy=-1.174476, error=0.000012
     )

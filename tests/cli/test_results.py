@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -26,6 +27,7 @@ reference = -1.174476
 def evaluate(run: RunDir, seed: int, n_done: int = N_STEPS) -> None:
     """Give a run a store with white noise around -1.17 hartree, one standard error 0.001."""
     layout = Layout(n_train=0, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
+    shutil.rmtree(run.store_path, ignore_errors=True)
     store = RunStore.create(
         run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
     )

@@ -1,6 +1,7 @@
 """The worker, killed, stopped, resumed and refused, always as a real process."""
 
 import json
+import shutil
 import signal
 from pathlib import Path
 
@@ -83,6 +84,34 @@ def test_a_run_goes_on_when_its_output_is_to_be_kept_otherwise(
     code, log = finish(start(run))
     assert code == 0, log
     assert_same(results(run), results(undisturbed))
+
+
+def test_a_finished_run_that_lost_its_store_is_not_begun_anew(
+    undisturbed: RunDir, tmp_path: Path
+) -> None:
+    """Whoever deleted a month of results must decide what is to become of the run."""
+    run = RunDir(Path(shutil.copytree(undisturbed.path, tmp_path / undisturbed.path.name)))
+    shutil.rmtree(run.store_path)
+    code, log = finish(start(run))
+    assert code == 1
+    assert "finished, but its results are missing or damaged" in log
+    assert "Traceback" not in log
+    assert run.read_outcome() == undisturbed.read_outcome()
+    assert not run.store_path.exists()
+
+
+@pytest.mark.parametrize("edit", [("cg_iterations = 3", "cg_iterations = 4"), ("= 0\n", "= 1\n")])
+def test_a_spec_that_was_edited_under_its_run_is_refused(edit: tuple[str, str], tmp_path) -> None:
+    """Science and seed alike: the numbers would be another run's under this one's name."""
+    run = make_run(tmp_path)
+    run.write_spec_text(run.read_spec_text().replace(*edit, 1))
+    code, log = finish(start(run))
+    outcome = run.read_outcome()
+    assert code == 1
+    assert "Traceback" not in log
+    assert outcome is not None
+    assert "spec.toml: asks for other numbers than the run was made for" in outcome.message
+    assert not run.store_path.exists()
 
 
 def test_a_finished_run_run_again_stays_as_it_is(undisturbed: RunDir) -> None:

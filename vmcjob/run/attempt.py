@@ -8,11 +8,12 @@ from importlib.metadata import version
 import jax
 
 from vmcjob import __version__
+from vmcjob.errors import RunDirError
 from vmcjob.run.calculation import build, configure_jax
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
-from vmcjob.spec import JobSpec, load_resolved
+from vmcjob.spec import JobSpec, load_resolved, science_sha256
 from vmcjob.store import Layout, RunStore
 
 log = logging.getLogger("vmcjob")
@@ -20,13 +21,25 @@ log = logging.getLogger("vmcjob")
 
 def attempt(run_dir: RunDir, stop: StopRequest) -> None:
     """Take the run to its end; raises what `Worker.run` raises, and errors meant for the user."""
-    spec = load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path))
+    spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
     worker = Worker(run_dir, spec, build(spec), _open_store(run_dir, spec), stop)
     if worker.warning:
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, _device_names(), worker.standing)
     worker.run()
+
+
+def _read_spec(run_dir: RunDir) -> JobSpec:
+    """The run's spec; RunDirError if it is not the one that the run is named after."""
+    spec = load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path))
+    record = run_dir.read_record()
+    if (science_sha256(spec), spec.seed) != (record.science_sha256, record.seed):
+        raise RunDirError(
+            f"{run_dir.spec_path}: asks for other numbers than the run was made for (by vmcjob "
+            f"{record.vmcjob_version}); restore the file, or submit the new spec: it is another run"
+        )
+    return spec
 
 
 def _open_store(run_dir: RunDir, spec: JobSpec) -> RunStore:

@@ -5,9 +5,9 @@ import sys
 import traceback
 from pathlib import Path
 
-from vmcjob.errors import DivergedError, VmcJobError
+from vmcjob.errors import DivergedError, RunDirError, VmcJobError
 from vmcjob.run.stop import StoppedError, StopRequest, stop_on_signals
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 
 EXIT_CODES = {
     Outcome.FINISHED: 0,
@@ -21,12 +21,16 @@ log = logging.getLogger("vmcjob")
 def main(path: Path) -> int:
     """Run the run at `path` from its last commit to its end; returns the exit code.
 
-    Raises RunDirError, leaving all as it is, if another worker is on it or it is no run directory.
+    Raises RunDirError, leaving all as it is, if another worker is on it, it is no run directory, or
+    it has finished and lost its results: to begin anew is not for us to decide.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     run_dir = RunDir.open(path)
     with run_dir.lock(), stop_on_signals() as stop:
+        last = run_dir.read_outcome()
+        if last and last.outcome is Outcome.FINISHED and not run_dir.has_results:
+            raise RunDirError(f"{path}: finished, but {RESULTS_LOST}")
         run_dir.write_heartbeat(Heartbeat(phase=Phase.STARTING, step=0, n_steps=0))
         run_dir.clear_outcome()
         run_dir.append_attempt("start")

@@ -1,6 +1,6 @@
 """The run directory is the database: every path and small file of one run, and how to find runs."""
 
-from vmcjob.rundir.directory import RunDir
+from vmcjob.rundir.directory import RESULTS_LOST, RunDir
 from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
     Heartbeat,
@@ -13,6 +13,7 @@ from vmcjob.rundir.records import (
 from vmcjob.rundir.selection import list_runs, select
 
 __all__ = [
+    "RESULTS_LOST",
     "Heartbeat",
     "Outcome",
     "OutcomeRecord",

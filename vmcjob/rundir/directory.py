@@ -29,6 +29,7 @@ from vmcjob.rundir.records import (
 T = TypeVar("T")
 
 LARGEST = 2**24  # bytes of a file that is read whole; ours have a few thousand
+RESULTS_LOST = "its results are missing or damaged; to run it again, move its directory away"
 _RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
 
@@ -185,6 +186,14 @@ class RunDir:
     def clear_outcome(self) -> None:
         """A new attempt begins: the last one's end no longer counts."""
         _remove(self.outcome_path)
+
+    @property
+    def has_results(self) -> bool:
+        """Whether the store has its root; only the store itself can tell whether it is whole."""
+        try:
+            return parse_object(_read_text(self.store_path / "zarr.json")) is not None
+        except (OSError, UnicodeDecodeError):
+            return False
 
     def append_attempt(self, event: str, **details: object) -> None:
         """Add one line to the history: an event ("start", "end"), who, when, and details."""

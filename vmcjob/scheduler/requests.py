@@ -167,7 +167,7 @@ def reason_to_skip(found: Row) -> str | None:
     """Why a run in this state is not submitted again; None when it is."""
     match found.state:
         case State.FINISHED:
-            return "finished"
+            return f"finished, but {found.message}" if found.message else "finished"
         case State.QUEUED:
             return "queued"
         case State.RUNNING:

@@ -16,7 +16,7 @@ from vmcjob.spec.model import (
     Train,
 )
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
-from vmcjob.spec.science import science
+from vmcjob.spec.science import science, science_sha256
 
 
 def dump_spec(spec: JobSpec) -> str:
@@ -44,4 +44,5 @@ __all__ = [
     "parse_spec",
     "read_spec",
     "science",
+    "science_sha256",
 ]

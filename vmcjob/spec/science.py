@@ -1,6 +1,7 @@
 """What decides the numbers of a run, and what only decides how and where it is run."""
 
 import dataclasses
+import hashlib
 import json
 
 from vmcjob.document import KeyPath
@@ -32,3 +33,8 @@ def science(spec: JobSpec) -> str:
         if is_science((table,))
     }
     return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+
+
+def science_sha256(spec: JobSpec) -> str:
+    """Digest of what decides the numbers; runs that share it differ by their seeds only."""
+    return hashlib.sha256(science(spec).encode()).hexdigest()
