@@ -19,6 +19,8 @@ from tests.run.harness import (
     signal_when,
     start,
 )
+from vmcjob.run import main
+from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Outcome, RunDir
 from vmcjob.store import RunStore
 
@@ -112,6 +114,27 @@ def test_a_spec_that_was_edited_under_its_run_is_refused(edit: tuple[str, str], 
     assert outcome is not None
     assert "spec.toml: asks for other numbers than the run was made for" in outcome.message
     assert not run.store_path.exists()
+
+
+OUT_OF_MEMORY = [
+    MemoryError("Unable to allocate 12. TiB"),
+    RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 13194139533312 bytes."),
+]
+
+
+@pytest.mark.parametrize("error", OUT_OF_MEMORY)
+def test_a_job_that_memory_cannot_hold_fails_with_advice(error, tmp_path, monkeypatch) -> None:
+    """NumPy says it in one way and XLA in another; neither is a bug of ours."""
+
+    def attempt(run_dir: RunDir, stop: StopRequest) -> None:
+        raise error
+
+    monkeypatch.setattr("vmcjob.run.attempt.attempt", attempt)
+    run = make_run(tmp_path)
+    assert main(run.path) == 1
+    outcome = run.read_outcome()
+    assert outcome is not None
+    assert outcome.message == "out of memory; use fewer sampler.walkers or a smaller ansatz"
 
 
 def test_a_finished_run_run_again_stays_as_it_is(undisturbed: RunDir) -> None:

@@ -17,7 +17,7 @@ from vmcjob.spec import (
     Train,
 )
 
-counts = st.integers(1, 2**63 - 1)
+counts = st.integers(1, 1000)
 positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 
 
@@ -25,12 +25,12 @@ positive = st.floats(min_value=0, exclude_min=True, allow_infinity=False)
 def systems(draw: st.DrawFn) -> System:
     """Molecules on a line with gaps of a hundredth of a bohr or more, at any possible spin."""
     symbols = draw(st.lists(st.sampled_from(["H", "He", "Li", "C", "Og"]), min_size=1, max_size=4))
-    gaps = st.floats(0.01, 1e6)
+    gaps = st.floats(0.01, 1e3)
     z = 0.0
     atoms = []
     for symbol in symbols:
         z += draw(gaps)
-        x, y = draw(st.tuples(st.floats(-1e6, 1e6), st.floats(-1e6, 1e6)))
+        x, y = draw(st.tuples(st.floats(-1e4, 1e4), st.floats(-1e4, 1e4)))
         atoms.append(Atom(symbol, (x + 0.0, y + 0.0, z)))
     n_protons = sum(System(tuple(atoms)).charges)
     n_electrons = draw(st.integers(1, n_protons + 3))
@@ -60,7 +60,7 @@ jobs = st.builds(
     ansatz=st.builds(Ansatz, determinants=counts, layers=counts, jastrow=st.booleans()),
     sampler=st.builds(
         Sampler,
-        walkers=st.integers(2, 2**63 - 1),
+        walkers=st.integers(2, 10**6),
         steps=counts,
         width=positive,
         target_acceptance=st.floats(0, 1, exclude_min=True, exclude_max=True),
@@ -68,7 +68,7 @@ jobs = st.builds(
     optimizer=st.builds(
         Optimizer, learning_rate=positive, decay_steps=positive, damping=positive, clip=positive
     ),
-    train=st.builds(Train, steps=st.integers(0, 2**63 - 1)),
+    train=st.builds(Train, steps=st.integers(1, 10**7)),
     evaluate=st.builds(Evaluate, steps=st.integers(0, 10), warmup=st.integers(0, 10)),
     numerics=st.builds(
         Numerics,

@@ -1,6 +1,6 @@
 """What a TOML key may hold, said once: in the annotation of the dataclass field it becomes.
 
-    walkers: Annotated[int, at_least(2), "walkers in all, shared by the devices"] = 512
+    walkers: Annotated[int, between(2, 4096), "in all, shared by the devices"] = 512
 
 names the key, its type, its range, its meaning and its default. The reader judges documents by
 that, and whatever else wants to speak about keys asks `keys_of`.
@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get_type_hints
 
+from vmcjob.document.positions import KeyPath
 from vmcjob.document.wording import enumerate_words
 
 Hint: TypeAlias = Any  # a type as annotations spell it: Python has no common base for those
@@ -145,5 +146,5 @@ class Clash:
     keys: tuple[str, ...]
     """All keys that take part; the complaint points at the first that the document gives."""
     message: str
-    inside: tuple[int, ...] = ()
-    """Where to point inside the array of the first key."""
+    inside: KeyPath = ()
+    """Where to point inside the array or table of the first key."""

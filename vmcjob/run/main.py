@@ -15,6 +15,7 @@ EXIT_CODES = {
     Outcome.DIVERGED: DivergedError.exit_code,
     Outcome.PREEMPTED: 75,  # EX_TEMPFAIL: stopped at a checkpoint, start me again
 }
+OUT_OF_MEMORY = "out of memory; use fewer sampler.walkers or a smaller ansatz"
 log = logging.getLogger("vmcjob")
 
 
@@ -54,7 +55,10 @@ def _outcome(run_dir: RunDir, stop: StopRequest) -> OutcomeRecord:
         return OutcomeRecord(outcome=Outcome.DIVERGED, message=str(error))
     except VmcJobError as error:
         return OutcomeRecord(outcome=Outcome.FAILED, message=str(error))
-    except Exception as error:  # a bug: its traceback goes to the log, its name to the outcome
+    except Exception as error:
+        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):  # XLA
+            return OutcomeRecord(outcome=Outcome.FAILED, message=OUT_OF_MEMORY)
+        # A bug: its traceback goes to the log, its name to the outcome.
         log.error("%s", traceback.format_exc())
         return OutcomeRecord(outcome=Outcome.FAILED, message=f"{type(error).__name__}: {error}")
     return OutcomeRecord(outcome=Outcome.FINISHED)

@@ -26,6 +26,13 @@ from vmcjob.spec.elements import NUCLEAR_CHARGES, SYMBOLS
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
 NEAREST_NUCLEI_BOHR = 1e-3
 """Nuclei closer than this are a slip of the pen: two protons would repel with 1000 hartree."""
+FARTHEST_BOHR = 1e4
+"""Beyond, neighbouring float32 numbers are more than a thousandth of a bohr apart."""
+MOST_STEPS: Final = 10_000_000
+"""Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
+MOST_WALKERS: Final = 1_000_000
+MOST_FEATURES: Final = 10_000
+"""Of whatever a network has many of; its matrices have as many rows and columns."""
 LOWEST_SPIN: Final = -1
 """Stands for 0 or 1 unpaired electrons, whichever the number of electrons allows."""
 
@@ -78,7 +85,7 @@ class System:
         f"the nuclei, like atoms = [{_EXAMPLE}]",
     ]
     unit: InitVar[Annotated[Literal["bohr", "angstrom"], "of the positions of the atoms"]] = "bohr"
-    charge: Annotated[int, "of the whole molecule, in units of e"] = 0
+    charge: Annotated[int, between(-1000, 1000), "of the whole molecule, in units of e"] = 0
     spin: Annotated[int, at_least(0), "number of unpaired electrons, 2S"] = LOWEST_SPIN
     reference: Annotated[float | None, "an energy to compare with, in hartree"] = None
 
@@ -107,7 +114,11 @@ class System:
         return self.n_electrons - self.n_up
 
     def clashes(self) -> Iterator[Clash]:
-        """Nuclei on top of each other, and electrons that cannot be."""
+        """Nuclei out of reach or on top of each other, and electrons that cannot be."""
+        for i, atom in enumerate(self.atoms):
+            if not max(map(abs, atom.position)) <= FARTHEST_BOHR:
+                message = f"this {atom.symbol} is more than {FARTHEST_BOHR:g} bohr from the origin"
+                yield Clash(("atoms", "unit"), message, (i,))
         for (i, first), (j, second) in combinations(enumerate(self.atoms), 2):
             distance = math.dist(first.position, second.position)
             if distance < NEAREST_NUCLEI_BOHR:
@@ -148,10 +159,10 @@ class Ansatz:
     """The wave function."""
 
     kind: Annotated[Literal["ferminet"], "family of wave functions"] = "ferminet"
-    determinants: Annotated[int, at_least(1), "determinants, summed"] = 4
-    layers: Annotated[int, at_least(1), "layers of the network"] = 2
-    one_electron_width: Annotated[int, at_least(1), "features of an electron"] = 32
-    two_electron_width: Annotated[int, at_least(1), "features of a pair of electrons"] = 8
+    determinants: Annotated[int, between(1, MOST_FEATURES), "determinants, summed"] = 4
+    layers: Annotated[int, between(1, 1000), "layers of the network"] = 2
+    one_electron_width: Annotated[int, between(1, MOST_FEATURES), "features of an electron"] = 32
+    two_electron_width: Annotated[int, between(1, MOST_FEATURES), "features of a pair"] = 8
     jastrow: Annotated[bool, "whether a factor sees to the electron-electron cusps"] = True
 
 
@@ -159,11 +170,11 @@ class Ansatz:
 class Sampler:
     """How the electrons walk."""
 
-    walkers: Annotated[int, at_least(2), "walkers in all, shared by the devices"] = 512
-    steps: Annotated[int, at_least(1), "Metropolis moves between two updates"] = 10
+    walkers: Annotated[int, between(2, MOST_WALKERS), "in all, shared by the devices"] = 512
+    steps: Annotated[int, between(1, MOST_STEPS), "Metropolis moves between two updates"] = 10
     width: Annotated[float, above(0), "spread of the first moves, bohr"] = 0.3
     target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
-    warmup: Annotated[int, at_least(0), "sweeps of `steps` moves before training"] = 100
+    warmup: Annotated[int, between(0, MOST_STEPS), "sweeps of `steps` moves before training"] = 100
 
 
 @dataclass(frozen=True)
@@ -176,7 +187,7 @@ class Optimizer:
         float, above(0), "learning rate after t steps: learning_rate / (1 + t / decay_steps)"
     ] = 1000.0
     damping: Annotated[float, above(0), "added to the diagonal of the overlap matrix"] = 1e-3
-    cg_iterations: Annotated[int, at_least(1), "most conjugate-gradient steps per update"] = 20
+    cg_iterations: Annotated[int, between(1, 100_000), "conjugate-gradient steps at most"] = 20
     cg_tolerance: Annotated[float, above(0), "residual that ends them, relative"] = 1e-4
     norm_constraint: Annotated[
         float, above(0), "largest squared change of the wave function per update"
@@ -190,15 +201,15 @@ class Optimizer:
 class Train:
     """The series in which the parameters move."""
 
-    steps: Annotated[int, at_least(0), "updates of the parameters"] = 1000
+    steps: Annotated[int, between(0, MOST_STEPS), "updates of the parameters"] = 1000
 
 
 @dataclass(frozen=True)
 class Evaluate:
     """The series that the result comes from: frozen parameters, frozen width."""
 
-    steps: Annotated[int, at_least(0), "measurements of the energy"] = 1000
-    warmup: Annotated[int, at_least(0), "sweeps before the first measurement"] = 100
+    steps: Annotated[int, between(0, MOST_STEPS), "measurements of the energy"] = 1000
+    warmup: Annotated[int, between(0, MOST_STEPS), "sweeps before the first measurement"] = 100
 
 
 @dataclass(frozen=True)
@@ -223,9 +234,9 @@ class Output:
 class Resources:
     """What the job needs of a machine, in the words of sbatch."""
 
-    nodes: Annotated[int, at_least(1), "number of machines"] = 1
-    gpus: Annotated[int, at_least(0), "per node"] = 1
-    cpus: Annotated[int | None, at_least(1), "per node"] = None
+    nodes: Annotated[int, between(1, 100_000), "number of machines"] = 1
+    gpus: Annotated[int, between(0, 1000), "per node"] = 1
+    cpus: Annotated[int | None, between(1, 100_000), "per node"] = None
     time: Annotated[
         str | None,
         matching(
@@ -275,3 +286,9 @@ class JobSpec:
     output: Output = Output()
     resources: Resources = Resources()
     container: Container = Container()
+
+    def clashes(self) -> Iterator[Clash]:
+        """A job without a single step."""
+        if self.train.steps == self.evaluate.steps == 0:
+            message = "train.steps is 0 too, so that nothing would be computed"
+            yield Clash(("evaluate", "train"), message, ("steps",))
