@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -20,9 +21,12 @@ from tests.run.harness import (
     start,
 )
 from vmcjob.run import main
+from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
-from vmcjob.rundir import Outcome, RunDir
+from vmcjob.rundir import Heartbeat, Outcome, Phase, RunDir
 from vmcjob.store import RunStore
+
+BEFORE_STEPS = (Phase.STARTING, Phase.COMPILING)
 
 
 @pytest.fixture(scope="module")
@@ -71,9 +75,47 @@ def test_a_run_asked_to_stop_commits_and_exits_75(undisturbed: RunDir, tmp_path:
     outcome = run.read_outcome()
     assert outcome is not None
     assert outcome.outcome is Outcome.PREEMPTED
-    assert "SIGTERM" in outcome.message
-    assert finish(start(run))[0] == 0
+    done = RunStore.open(run.store_path).n_committed["train"]
+    assert outcome.message == f"stopped by SIGTERM; continues from train step {done}/60"
+    worker = start(run)
+    while (beat := last_beat(run, worker)) is None or beat.phase in BEFORE_STEPS:
+        assert worker.poll() is None
+        assert beat is None or (beat.step, beat.n_steps) == (done, 60)
+        assert beat is None or beat.energy is not None
+    assert finish(worker)[0] == 0
     assert_same(results(run), results(undisturbed))
+
+
+def last_beat(run: RunDir, worker: subprocess.Popen[str]) -> Heartbeat | None:
+    """The last heartbeat of this worker, None as long as there is only an earlier one's."""
+    heartbeat = run.read_heartbeat()
+    return heartbeat if heartbeat and heartbeat.pid == worker.pid else None
+
+
+def test_a_run_stopped_before_its_first_commit_says_that_it_begins_anew(tmp_path: Path) -> None:
+    """Warm-up is not committed; and nobody waits for a compilation only to stop after it."""
+    run = make_run(tmp_path)
+    worker = start(run)
+    assert signal_when(worker, signal.SIGTERM, lambda: last_beat(run, worker) is not None) == 75
+    outcome, heartbeat = run.read_outcome(), run.read_heartbeat()
+    assert outcome is not None
+    assert heartbeat is not None
+    assert outcome.message == "stopped by SIGTERM before its first commit; begins anew"
+    assert (heartbeat.phase, heartbeat.step) == (Phase.COMPILING, 0)
+
+
+def test_a_run_says_that_it_compiles(tmp_path: Path) -> None:
+    """Minutes without a step look like a hang, unless they are called by their name."""
+    run = make_run(tmp_path)
+    worker = start(run)
+    phases: list[Phase] = []
+    while Phase.TRAIN not in phases:
+        assert worker.poll() is None
+        beat = last_beat(run, worker)
+        if beat is not None and beat.phase not in phases:
+            phases.append(beat.phase)
+    assert signal_when(worker, signal.SIGTERM, lambda: True) == 75
+    assert phases[:2] == [Phase.STARTING, Phase.COMPILING]
 
 
 def test_a_run_goes_on_when_its_output_is_to_be_kept_otherwise(
@@ -126,7 +168,7 @@ OUT_OF_MEMORY = [
 def test_a_job_that_memory_cannot_hold_fails_with_advice(error, tmp_path, monkeypatch) -> None:
     """NumPy says it in one way and XLA in another; neither is a bug of ours."""
 
-    def attempt(run_dir: RunDir, stop: StopRequest) -> None:
+    def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
         raise error
 
     monkeypatch.setattr("vmcjob.run.attempt.attempt", attempt)

@@ -54,7 +54,7 @@ def describe(row: Row) -> list[str]:
         format_energy(row.energy, row.error),
         "" if row.eta_s is None else f"{format_duration(row.eta_s)} left",
         "" if row.acceptance is None else f"accept {row.acceptance:.0%}",
-        "compiling" if row.steps_per_s is None else f"{row.steps_per_s:.3g} steps/s",
+        "" if row.steps_per_s is None else f"{row.steps_per_s:.3g} steps/s",
     ]
     return [part for part in parts if part]
 

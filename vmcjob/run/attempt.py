@@ -10,6 +10,7 @@ import jax
 from vmcjob import __version__
 from vmcjob.errors import RunDirError
 from vmcjob.run.calculation import build, configure_jax
+from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
@@ -19,11 +20,11 @@ from vmcjob.store import Layout, RunStore
 log = logging.getLogger("vmcjob")
 
 
-def attempt(run_dir: RunDir, stop: StopRequest) -> None:
+def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
     """Take the run to its end; raises what `Worker.run` raises, and errors meant for the user."""
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
-    worker = Worker(run_dir, spec, build(spec), _open_store(run_dir, spec), stop)
+    worker = Worker(spec, build(spec), _open_store(run_dir, spec), stop, pulse)
     if worker.warning:
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, _device_names(), worker.standing)

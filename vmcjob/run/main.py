@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 from vmcjob.errors import DivergedError, RunDirError, VmcJobError
+from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StoppedError, StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 
@@ -28,27 +29,41 @@ def main(path: Path) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     run_dir = RunDir.open(path)
-    with run_dir.lock(), stop_on_signals() as stop:
+    with run_dir.lock(), stop_on_signals() as stop, Pulse(run_dir) as pulse:
         last = run_dir.read_outcome()
         if last and last.outcome is Outcome.FINISHED and not run_dir.has_results:
             raise RunDirError(f"{path}: finished, but {RESULTS_LOST}")
-        run_dir.write_heartbeat(Heartbeat(phase=Phase.STARTING, step=0, n_steps=0))
+        pulse.beat(_first_heartbeat(run_dir.read_heartbeat()))
         run_dir.clear_outcome()
         run_dir.append_attempt("start")
-        outcome = _outcome(run_dir, stop)
+        outcome = _outcome(run_dir, stop, pulse)
         run_dir.write_outcome(outcome)
         run_dir.append_attempt("end", outcome=outcome.outcome, message=outcome.message)
     log.info("%s %s", outcome.outcome, outcome.message)
     return EXIT_CODES[outcome.outcome]
 
 
-def _outcome(run_dir: RunDir, stop: StopRequest) -> OutcomeRecord:
+def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
+    """Starting, where the last attempt was, until the store has been asked what was committed."""
+    if last is None or last.phase is Phase.WARMUP:  # which is not committed, and begins anew
+        return Heartbeat(phase=Phase.STARTING, step=0, n_steps=0)
+    return Heartbeat(
+        phase=Phase.STARTING,
+        step=last.step,
+        n_steps=last.n_steps,
+        energy=last.energy,
+        error=last.error,
+        acceptance=last.acceptance,
+    )
+
+
+def _outcome(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> OutcomeRecord:
     """Work until the run ends one way or another, and say which."""
     try:
         # Not before the signal handlers are in place: it takes seconds.
         from vmcjob.run.attempt import attempt
 
-        attempt(run_dir, stop)
+        attempt(run_dir, stop, pulse)
     except StoppedError as stopped:
         return OutcomeRecord(outcome=Outcome.PREEMPTED, message=str(stopped))
     except DivergedError as error:

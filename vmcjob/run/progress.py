@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vmcjob.rundir import Heartbeat, Phase, RunDir
+from vmcjob.run.pulse import Pulse
+from vmcjob.rundir import Heartbeat, Phase
 from vmcjob.stats import estimate
 
 # Training energies move; the last so many tell where they are now.
@@ -15,15 +16,15 @@ class Progress:
     """Writes the run's heartbeat.
 
     Args:
-        run_dir: where the heartbeat goes.
+        pulse: where the heartbeat goes.
         planned: steps of every phase, in the order of the run.
         energies: what earlier attempts recorded of each phase, in hartree.
     """
 
     def __init__(
-        self, run_dir: RunDir, planned: Mapping[Phase, int], energies: Mapping[Phase, np.ndarray]
+        self, pulse: Pulse, planned: Mapping[Phase, int], energies: Mapping[Phase, np.ndarray]
     ) -> None:
-        self._run_dir = run_dir
+        self._pulse = pulse
         self._planned = planned
         self._energies = {phase: energies[phase].tolist() for phase in energies}
         self._speeds: dict[Phase, float] = {}
@@ -32,7 +33,7 @@ class Progress:
     def begin(self, phase: Phase, step: int) -> None:
         """A phase starts or is taken up again; its first step will compile."""
         self._acceptance = None
-        self._beat(phase, step)
+        self._beat(phase, step, shown_as=Phase.COMPILING)
 
     def advance(
         self, phase: Phase, step: int, speed: float | None, rows: Mapping[str, np.ndarray]
@@ -69,7 +70,7 @@ class Progress:
 
     def _beat(self, phase: Phase, step: int, shown_as: Phase | None = None) -> None:
         energy, error = self.energy(phase)
-        self._run_dir.write_heartbeat(
+        self._pulse.beat(
             Heartbeat(
                 phase=shown_as or phase,
                 step=step,

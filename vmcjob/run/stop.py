@@ -33,7 +33,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        stop.set(f"stopped by {signal.Signals(number).name}; continues where it stopped")
+        stop.set(f"stopped by {signal.Signals(number).name}")
 
     previous = {number: signal.signal(number, handle) for number in SIGNALS}
     try:

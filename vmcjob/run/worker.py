@@ -11,9 +11,10 @@ from vmcjob.errors import DivergedError
 from vmcjob.run.blocks import Block, run_blocks
 from vmcjob.run.calculation import Calculation
 from vmcjob.run.progress import Progress
+from vmcjob.run.pulse import Pulse
 from vmcjob.run.state import from_arrays, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
-from vmcjob.rundir import Phase, RunDir
+from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
 from vmcjob.store import Checkpoint, Commit, RunStore
 from vmcjob.vmc import devices
@@ -41,11 +42,11 @@ class Worker:
 
     def __init__(
         self,
-        run_dir: RunDir,
         spec: JobSpec,
         calculation: Calculation,
         store: RunStore,
         stop: StopRequest,
+        pulse: Pulse,
     ) -> None:
         self._spec, self._vmc, self._store, self._stop = spec, calculation.vmc, store, stop
         self._planned = {
@@ -57,7 +58,7 @@ class Worker:
         self.position, self.warning = self._restore(calculation)
         recorded = {Phase.TRAIN: store.series("train"), Phase.EVALUATE: store.series("evaluate")}
         energies = {phase: series["energy"] for phase, series in recorded.items()}
-        self._progress = Progress(run_dir, self._planned, energies)
+        self._progress = Progress(pulse, self._planned, energies)
         clocks = [series["wall_time"][-1] for series in recorded.values() if len(series["step"])]
         self._began = time.monotonic() - max(clocks, default=0.0)
         self._pending: dict[Phase, list[Rows]] = {Phase.TRAIN: [], Phase.EVALUATE: []}
@@ -87,13 +88,14 @@ class Worker:
             if phase is not self.position.phase:
                 self.position = Position(phase, 0, self.position.state)
             if self.position.step < self._planned[phase]:
+                self._progress.begin(phase, self.position.step)
+                self._at_edge()  # while the program was loaded, a stop may have been asked for
                 self._run_phase(phase, steps[phase]())
         self._commit()
         self._progress.finish()
 
     def _run_phase(self, phase: Phase, step: Step) -> None:
         start = self.position
-        self._progress.begin(phase, start.step)
         edges = [edge for edge in self._edges(phase) if edge > start.step]
         for block in run_blocks(step, start.state, start.step, edges):
             rows = self._rows(block, first=self.position.step)
@@ -112,7 +114,9 @@ class Worker:
         if due or self._stop.reason:
             self._commit()
         if self._stop.reason:
-            raise StoppedError(self._stop.reason)
+            if self.position.phase is Phase.WARMUP:
+                raise StoppedError(f"{self._stop.reason} before its first commit; begins anew")
+            raise StoppedError(f"{self._stop.reason}; continues from {self.standing}")
 
     def _commit(self) -> None:
         """Write what is pending and where to go on; warm-up is short and simply done again."""

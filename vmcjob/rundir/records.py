@@ -20,6 +20,7 @@ class Phase(StrEnum):
     """What a worker is doing; steps are counted within a phase."""
 
     STARTING = "starting"
+    COMPILING = "compiling"  # whichever phase comes next, with its steps
     WARMUP = "warmup"
     TRAIN = "train"
     EQUILIBRATE = "equilibrate"

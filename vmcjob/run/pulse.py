@@ -1,0 +1,53 @@
+"""The heartbeat goes on while its worker cannot: a thread repeats it, also while XLA compiles."""
+
+import threading
+import time
+from contextlib import suppress
+from dataclasses import replace
+from types import TracebackType
+
+from vmcjob.errors import RunDirError
+from vmcjob.rundir import Heartbeat, RunDir
+
+BEAT_S = 2.0
+
+
+class Pulse:
+    """Writes heartbeats, and each of them again with the time until the next one comes.
+
+    A context manager: on leaving, the thread has ended and the last heartbeat stands.
+    """
+
+    def __init__(self, run_dir: RunDir) -> None:
+        self._run_dir = run_dir
+        self._last: Heartbeat | None = None
+        self._is_writing = threading.Lock()
+        self._has_ended = threading.Event()
+        self._thread = threading.Thread(target=self._repeat, name="pulse", daemon=True)
+
+    def __enter__(self) -> "Pulse":
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._has_ended.set()
+        self._thread.join()
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """There is something new to tell."""
+        with self._is_writing:
+            self._last = heartbeat
+            self._run_dir.write_heartbeat(heartbeat)
+
+    def _repeat(self) -> None:
+        while not self._has_ended.wait(BEAT_S / 2):
+            with self._is_writing, suppress(RunDirError):  # the worker will meet the full disk too
+                now = time.time()
+                if self._last is not None and now - self._last.time >= BEAT_S:
+                    self._last = replace(self._last, time=now)
+                    self._run_dir.write_heartbeat(self._last)
