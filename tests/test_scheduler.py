@@ -264,9 +264,9 @@ def test_a_cancelled_run_leaves_the_queue_and_can_be_submitted_again(office):
     (queued,) = [run for run in list_runs(office.root) if examine(run).state is State.QUEUED]
     result = scheduler.cancel(queued)
     assert (result.was_active, result.result) == (True, "taken out of the queue")
-    office.wait_for(RUNNING=1, NEW=1)
+    office.wait_for(RUNNING=1, CANCELLED=1)
     office.open_gate()
-    office.wait_for(FINISHED=1, NEW=1)
+    office.wait_for(FINISHED=1, CANCELLED=1)
     assert queued.path.name not in [run_id for _, run_id in office.journal()]
     office.submit(plan_runs(2))
     office.wait_for(FINISHED=2)
@@ -279,9 +279,35 @@ def test_a_cancelled_worker_is_asked_to_stop_and_the_next_one_starts(office):
     wait_until(lambda: office.journal() == [("start", run.path.name)], "it listens to signals")
     result = scheduler.cancel(run)
     assert (result.was_active, result.result) == (True, "asked to stop at its next checkpoint")
-    office.wait_for(PREEMPTED=1, RUNNING=1)
+    office.wait_for(CANCELLED=1, RUNNING=1)
     again = scheduler.cancel(run)
-    assert (again.was_active, again.result) == (False, "not active (preempted)")
+    assert (again.was_active, again.result) == (False, "not active (cancelled)")
+    office.open_gate()
+    office.submit(plan_runs(2))
+    office.wait_for(FINISHED=2)
+
+
+SLOW_TO_STOP = WORKER.replace(
+    "    run.write_outcome(OutcomeRecord(outcome=Outcome.PRE",
+    """
+    while not (root / "gate").exists():
+        time.sleep(0.02)
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PRE""",
+)
+
+
+def test_a_run_that_is_stopping_says_so_to_all(office):
+    """The block at hand may take a minute: it is not "running" as if nobody had asked it to end."""
+    office.submit(plan_runs(1), command=(sys.executable, "-c", SLOW_TO_STOP))
+    wait_until(lambda: office.journal(), "it listens to signals")
+    run = running(office.root)
+    scheduler.cancel(run)
+    office.wait_for(STOPPING=1)
+    (skipped,) = office.submit(plan_runs(1)).skipped
+    assert skipped.reason == "still stopping; submit it again when it has stopped"
+    assert scheduler.cancel(run).result == "asked to stop at its next checkpoint"
+    office.open_gate()
+    office.wait_for(CANCELLED=1)
 
 
 def test_taking_over_a_run_makes_its_old_launcher_let_go(office):

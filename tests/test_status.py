@@ -160,6 +160,19 @@ def test_a_run_queued_on_another_host_is_queued(run):
     assert examine(run).state is State.QUEUED
 
 
+def test_a_cancelled_run_that_failed_or_finished_before_it_stopped_says_so(run, alive):
+    """Wanted or not, what it came to counts; only a stop at a checkpoint is a cancellation."""
+    beat(run, DEAD)
+    run.write_cancellation(DEAD)
+    assert examine(run).state is State.CANCELLED  # it died before it could listen
+    for outcome in Outcome:
+        end(run, outcome)
+        is_cancelled = outcome is Outcome.PREEMPTED
+        assert examine(run).state == (State.CANCELLED if is_cancelled else outcome)
+    submit(run, alive)
+    assert examine(run).state is State.QUEUED
+
+
 def test_speed_and_time_left_are_shown_only_while_running(run, alive):
     beat(run, alive, steps_per_s=5.0, eta_s=60.0, energy=-1.1, error=0.01, acceptance=0.5)
     assert (examine(run).steps_per_s, examine(run).eta_s) == (5.0, 60.0)

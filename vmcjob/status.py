@@ -10,6 +10,7 @@ from vmcjob.errors import RunDirError
 from vmcjob.rundir import (
     RESULTS_LOST,
     Heartbeat,
+    Outcome,
     OutcomeRecord,
     Phase,
     Process,
@@ -27,7 +28,9 @@ class State(StrEnum):
     NEW = "NEW"
     QUEUED = "QUEUED"
     RUNNING = "RUNNING"
+    STOPPING = "STOPPING"
     FINISHED = "FINISHED"
+    CANCELLED = "CANCELLED"
     PREEMPTED = "PREEMPTED"
     DIVERGED = "DIVERGED"
     FAILED = "FAILED"
@@ -36,7 +39,7 @@ class State(StrEnum):
     @property
     def is_active(self) -> bool:
         """Whether something will still happen by itself."""
-        return self in (State.QUEUED, State.RUNNING)
+        return self in (State.QUEUED, State.RUNNING, State.STOPPING)
 
 
 @dataclass(frozen=True)
@@ -47,6 +50,7 @@ class Observation:
     submission: Submission | None
     heartbeat: Heartbeat | None
     outcome: OutcomeRecord | None
+    is_cancelled: bool
     is_worker_alive: bool
     is_launcher_gone: bool
 
@@ -92,7 +96,7 @@ def examine(run: RunDir) -> Row:
     now = time.time()
     seen = observe(run, now)
     state, beat = judge(seen), seen.heartbeat
-    is_running = state is State.RUNNING
+    is_running = state in (State.RUNNING, State.STOPPING)
     return Row(
         run=run,
         run_id=seen.record.run_id,
@@ -130,7 +134,15 @@ def observe(run: RunDir, now: float) -> Observation:
     launcher = submission.launcher if submission else None
     is_launcher_gone = launcher is not None and launcher.is_alive() is False
     outcome = run.read_outcome()
-    return Observation(record, submission, heartbeat, outcome, is_worker_alive, is_launcher_gone)
+    return Observation(
+        record=record,
+        submission=submission,
+        heartbeat=heartbeat,
+        outcome=outcome,
+        is_cancelled=run.read_cancellation() is not None,
+        is_worker_alive=is_worker_alive,
+        is_launcher_gone=is_launcher_gone,
+    )
 
 
 def judge(seen: Observation) -> State:
@@ -142,9 +154,11 @@ def judge(seen: Observation) -> State:
     submission, outcome = seen.submission, seen.outcome
     is_waiting = submission is not None and submission.worker is None
     if seen.is_worker_alive and outcome is None:
-        return State.RUNNING
+        return State.STOPPING if seen.is_cancelled else State.RUNNING
     if is_waiting and not seen.is_launcher_gone:
         return State.QUEUED  # also when an earlier attempt left an outcome
+    if seen.is_cancelled and (outcome is None or outcome.outcome is Outcome.PREEMPTED):
+        return State.CANCELLED
     if outcome is not None:
         return State(outcome.outcome)
     if submission is None and seen.heartbeat is None:

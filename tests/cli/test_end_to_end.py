@@ -68,7 +68,7 @@ def test_a_killed_run_is_dead_and_continues_when_submitted_again(shell):
     wait_until(lambda: examine(run).state is State.RUNNING, "it runs again")
     wait_until(lambda: is_beyond(run, heartbeat.step), "it has gone on")
     assert "asked to stop" in shell.run("cancel", "h").stdout
-    wait_until(lambda: examine(run).state is State.PREEMPTED, "it has stopped")
+    wait_until(lambda: examine(run).state is State.CANCELLED, "it has stopped")
     events = [attempt["event"] for attempt in run.read_attempts()]
     assert events == ["start", "lost", "start", "end"]
 

@@ -101,8 +101,8 @@ def test_cancelling_takes_runs_out_of_the_queue(shell):
         shell.run("submit", "h.toml")
         done = shell.run("cancel", "h")
         assert done.stdout.count("taken out of the queue") == 2
-        assert {examine(run).state for run in list_runs(shell.runs)} == {State.NEW}
-        assert shell.run("cancel", "h").stdout.count("not active (new)") == 2
+        assert {examine(run).state for run in list_runs(shell.runs)} == {State.CANCELLED}
+        assert shell.run("cancel", "h").stdout.count("not active (cancelled)") == 2
 
 
 def test_a_run_on_another_host_is_cancelled_there(shell):
@@ -126,7 +126,7 @@ def test_a_run_that_cannot_be_cancelled_does_not_save_the_others(shell):
         assert done.returncode == 1
         assert done.stdout.splitlines()[1].split()[0] == whole.path.name
         assert "run.json: damaged" in done.stderr
-        assert examine(whole).state is State.NEW
+        assert examine(whole).state is State.CANCELLED
 
 
 def test_a_log_that_is_a_fifo_is_refused_and_not_waited_for(shell):

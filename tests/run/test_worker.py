@@ -23,7 +23,7 @@ from tests.run.harness import (
 from vmcjob.run import main
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
-from vmcjob.rundir import Heartbeat, Outcome, Phase, RunDir
+from vmcjob.rundir import Heartbeat, Outcome, Phase, Process, RunDir
 from vmcjob.store import RunStore
 
 BEFORE_STEPS = (Phase.STARTING, Phase.COMPILING)
@@ -177,6 +177,18 @@ def test_a_job_that_memory_cannot_hold_fails_with_advice(error, tmp_path, monkey
     outcome = run.read_outcome()
     assert outcome is not None
     assert outcome.message == "out of memory; use fewer sampler.walkers or a smaller ansatz"
+
+
+@pytest.mark.parametrize("is_about_it", [True, False])
+def test_a_wish_to_stop_holds_for_the_attempt_that_it_was_about(is_about_it, tmp_path) -> None:
+    """One for an earlier attempt is forgotten; one that came while JAX was imported is not."""
+    run = make_run(tmp_path)
+    run.write_cancellation(None)
+    worker = start(run)
+    if is_about_it:
+        run.write_cancellation(Process.of_pid(worker.pid))
+    assert signal_when(worker, signal.SIGTERM, lambda: last_beat(run, worker) is not None) == 75
+    assert (run.read_cancellation() is not None) == is_about_it
 
 
 def test_a_finished_run_run_again_stays_as_it_is(undisturbed: RunDir) -> None:

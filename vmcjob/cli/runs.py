@@ -40,6 +40,8 @@ LOG_POLL_S = 0.5
 STATE_STYLES = {
     "RUNNING": "cyan",
     "FINISHED": "green",
+    "STOPPING": "yellow",
+    "CANCELLED": "yellow",
     "PREEMPTED": "yellow",
     "DIVERGED": "red",
     "FAILED": "red",

@@ -1,6 +1,7 @@
 """One attempt at one run, from its lock to its outcome and exit code; JAX comes in between."""
 
 import logging
+import os
 import sys
 import traceback
 from pathlib import Path
@@ -8,7 +9,7 @@ from pathlib import Path
 from vmcjob.errors import DivergedError, RunDirError, VmcJobError
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StoppedError, StopRequest, stop_on_signals
-from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 
 EXIT_CODES = {
     Outcome.FINISHED: 0,
@@ -35,6 +36,9 @@ def main(path: Path) -> int:
             raise RunDirError(f"{path}: finished, but {RESULTS_LOST}")
         pulse.beat(_first_heartbeat(run_dir.read_heartbeat()))
         run_dir.clear_outcome()
+        asked = run_dir.read_cancellation()
+        if asked and asked.worker != Process.of_pid(os.getpid()):  # it was about an earlier attempt
+            run_dir.clear_cancellation()
         run_dir.append_attempt("start")
         outcome = _outcome(run_dir, stop, pulse)
         run_dir.write_outcome(outcome)

@@ -3,6 +3,7 @@
 from vmcjob.rundir.directory import RESULTS_LOST, RunDir
 from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
+    Cancellation,
     Heartbeat,
     Outcome,
     OutcomeRecord,
@@ -14,6 +15,7 @@ from vmcjob.rundir.selection import list_runs, select
 
 __all__ = [
     "RESULTS_LOST",
+    "Cancellation",
     "Heartbeat",
     "Outcome",
     "OutcomeRecord",

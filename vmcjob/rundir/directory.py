@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from vmcjob.errors import NotFoundError, RunDirError
-from vmcjob.rundir.process import host_name
+from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
+    Cancellation,
     Heartbeat,
     OutcomeRecord,
     Record,
@@ -68,6 +69,11 @@ class RunDir:
     def outcome_path(self) -> Path:
         """How the last attempt ended (`OutcomeRecord`)."""
         return self.path / "outcome.json"
+
+    @property
+    def cancellation_path(self) -> Path:
+        """That it was cancelled (`Cancellation`)."""
+        return self.path / "cancel.json"
 
     @property
     def attempts_path(self) -> Path:
@@ -174,6 +180,21 @@ class RunDir:
     def write_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Give a sign of life."""
         _replace(self.heartbeat_path, encode(heartbeat))
+
+    def read_cancellation(self) -> Cancellation | None:
+        """The user's wish that it stop, None when it is wanted."""
+        return _read(Cancellation, self.cancellation_path)
+
+    def write_cancellation(self, worker: Process | None) -> None:
+        """It is not wanted for now; who is asked to stop, None where nobody is at work."""
+        wish = Cancellation()
+        if worker is not None:
+            wish = Cancellation(host=worker.host, pid=worker.pid, process_start=worker.start)
+        _replace(self.cancellation_path, encode(wish))
+
+    def clear_cancellation(self) -> None:
+        """It is wanted again."""
+        _remove(self.cancellation_path)
 
     def read_outcome(self) -> OutcomeRecord | None:
         """How the last attempt ended, None while one runs or when it could not say."""

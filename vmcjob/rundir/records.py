@@ -109,6 +109,21 @@ class Heartbeat:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Cancellation:
+    """cancel.json: the run is not wanted for now; `pid` is None where no worker had to be asked."""
+
+    host: str = field(default_factory=host_name)
+    pid: int | None = None
+    process_start: int | None = None
+    time: float = field(default_factory=time.time)
+
+    @property
+    def worker(self) -> Process | None:
+        """The worker that was asked to stop."""
+        return None if self.pid is None else Process(self.host, self.pid, self.process_start)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutcomeRecord:
     """outcome.json: how the last attempt ended, in a word and in a sentence."""
 

@@ -152,13 +152,16 @@ def cancel(run: RunDir) -> Cancelled:
     with queue_lock(run.path.absolute().parent):
         found = examine(run)  # it may have started meanwhile
         if found.state is State.QUEUED:
+            run.write_cancellation(None)
             run.clear_submission()
             return Cancelled(found.run_id, True, "taken out of the queue")
         workers = _workers(run)
-        if any(worker.terminate() for worker in workers):
-            return Cancelled(found.run_id, True, "asked to stop at its next checkpoint")
+        for worker in filter(Process.is_alive, workers):
+            run.write_cancellation(worker)
+            if worker.terminate():
+                return Cancelled(found.run_id, True, "asked to stop at its next checkpoint")
         away = [worker.host for worker in workers if worker.is_alive() is None]
-        if found.state is State.RUNNING and away:
+        if found.state.is_active and away:
             raise SchedulerError(f"{found.run_id}: runs on {away[0]}; cancel it there")
         return Cancelled(found.run_id, False, "ended just now")
 
@@ -172,9 +175,11 @@ def reason_to_skip(found: Row) -> str | None:
             return "queued"
         case State.RUNNING:
             return "running"
+        case State.STOPPING:
+            return "still stopping; submit it again when it has stopped"
         case State.DIVERGED:
             return "diverged; change the spec"
-        case State.NEW | State.PREEMPTED | State.FAILED | State.DEAD:
+        case State.NEW | State.CANCELLED | State.PREEMPTED | State.FAILED | State.DEAD:
             return None
 
 
@@ -209,6 +214,7 @@ def _hand_over(run: RunDir, task: Task, job_id: str, launcher_pid: int) -> None:
     if text != run.read_spec_text():
         run.write_spec_text(text)
     launcher = Process.of_pid(launcher_pid)
+    run.clear_cancellation()
     run.write_submission(
         Submission(
             scheduler="local",
