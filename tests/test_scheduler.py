@@ -175,11 +175,14 @@ def test_submitting_at_the_same_moment_starts_every_run_once(office):
     assert set(starts.values()) == {1}
 
 
+DIVERGED = "diverged; change the spec, for example to a smaller optimizer.learning_rate"
+
+
 @pytest.mark.parametrize(
     ("outcome", "reason"),
     [
         (Outcome.FINISHED, "finished"),
-        (Outcome.DIVERGED, "diverged; change the spec"),
+        (Outcome.DIVERGED, DIVERGED),
         (Outcome.PREEMPTED, None),
         (Outcome.FAILED, None),
     ],

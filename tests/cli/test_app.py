@@ -1,11 +1,12 @@
 """What all commands have in common: imports, errors, pipes, terminals."""
 
 import signal
+import subprocess
 import sys
 
 import pytest
 
-from tests.cli.shell import Shell, busy_slot, finish
+from tests.cli.shell import COMMAND, TIMEOUT_S, Shell, busy_slot, finish
 from tests.runs import make_run
 from vmcjob.rundir import Outcome, OutcomeRecord
 
@@ -64,8 +65,11 @@ def test_help_names_every_command_and_hides_the_machinery(shell):
         ("aggregate nothing", 4, "no run matches 'nothing' in runs"),
         ("run nothing", 4, "nothing: there is no such run"),
         ("status --site absent.toml", 4, "absent.toml"),
+        ("status --runs rnus", 4, "rnus: there is no such directory; --runs names it"),
+        ("aggregate --runs h.toml", 4, "h.toml: there is no such directory"),
         ("submit h.toml --max-parallel 0", 2, "max-parallel"),
-        ("cancel", 2, "RUN"),
+        ("cancel", 2, "Usage: vmcjob cancel [OPTIONS] RUN...\n"),
+        ("validate", 2, "Usage: vmcjob validate [OPTIONS] SPEC...\n"),
         ("frobnicate", 2, "frobnicate"),
     ],
 )
@@ -89,6 +93,25 @@ def test_a_reader_that_goes_away_is_no_error_worth_a_word(shell):
         process.stdout.close()
         assert process.stderr.read() == ""
         assert process.wait() == 128 + signal.SIGPIPE
+
+
+@pytest.mark.parametrize("command", ["status", "status --json", "logs h2", "--help", "--version"])
+def test_output_that_cannot_be_written_is_an_error_of_one_line(shell, command):
+    """`vmcjob status > full-disk/table`: neither a traceback nor silence."""
+    finish(make_run(shell.runs, "h2-0000000000")).log_path.write_text("hello\n")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [*COMMAND, *command.split()],
+            cwd=shell.cwd,
+            env=shell.environment,
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    assert done.stderr == "standard output cannot be written: No space left on device\n"
+    assert done.returncode == 1
 
 
 def test_a_terminal_that_cannot_show_a_letter_shows_a_question_mark(shell):

@@ -18,6 +18,9 @@ def test_complaints_about_all_specs_come_together(shell):
     done = shell.run("validate", "a.toml", "h.toml", "b.toml")
     assert done.returncode == 2
     assert "a.toml:2:1: " in done.stderr
+    done = shell.run("validate", "absent.toml", "b.toml")
+    assert done.returncode == 4
+    assert "absent.toml: no such file\nb.toml:1:1: " in done.stderr
     assert "b.toml:2:1: " in done.stderr
 
 

@@ -35,6 +35,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     run = make_run(tmp_path_factory.mktemp("undisturbed"))
     code, log = finish(start(run))
     assert code == 0, log
+    assert log.endswith(" FINISHED\n")
     return run
 
 

@@ -5,7 +5,7 @@ import sys
 from typing import Annotated, Any
 
 import typer
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from vmcjob import __version__
 from vmcjob.cli.screen import forgive_encodings, say
@@ -28,10 +28,16 @@ class Commands(TyperGroup):
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
-            # The reader of our output has gone (`| head`); the interpreter's last flush must not
-            # find the broken pipe again.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            _give_up_output()  # its reader has gone, as in `| head`
             raise typer.Exit(PIPE_CLOSED) from None
+
+
+class Command(TyperCommand):
+    """A command whose usage is written as everybody writes it."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # Any: as in Commands
+        """`SPEC...`, where newer releases of Typer write `{SPEC...}`."""
+        return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
 
 app = typer.Typer(
@@ -65,4 +71,25 @@ def vmcjob(
 def main() -> None:
     """The `vmcjob` command."""
     forgive_encodings()
-    app(prog_name="vmcjob")
+    try:
+        app(prog_name="vmcjob")
+    except OSError as error:
+        if not _is_output_broken():
+            raise
+        _give_up_output()
+        say(f"standard output cannot be written: {error.strerror}")
+        sys.exit(VmcJobError.exit_code)
+
+
+def _is_output_broken() -> bool:
+    """Whether standard output refuses even a line end; if not, the error came from elsewhere."""
+    try:
+        os.write(sys.stdout.fileno(), b"\n")
+    except OSError:
+        return True
+    return False
+
+
+def _give_up_output() -> None:
+    """Let the interpreter's last flush succeed: a word about it has been said."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmcjob.cli.screen import say
+from vmcjob.errors import NotFoundError
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
@@ -15,11 +16,11 @@ if TYPE_CHECKING:
 
 SELECTOR_HELP = "Run id or its beginning, name of a spec, run directory, glob, or @last."
 
-SpecPaths = Annotated[list[Path], typer.Argument(metavar="SPEC", help="Job specs (TOML).")]
+SpecPaths = Annotated[list[Path], typer.Argument(metavar="SPEC...", help="Job specs (TOML).")]
 Selector = Annotated[str, typer.Argument(metavar="RUN", help=SELECTOR_HELP)]
-SomeSelectors = Annotated[list[str], typer.Argument(metavar="RUN", help=SELECTOR_HELP)]
+SomeSelectors = Annotated[list[str], typer.Argument(metavar="RUN...", help=SELECTOR_HELP)]
 AnySelectors = Annotated[
-    list[str] | None, typer.Argument(metavar="RUN", help=SELECTOR_HELP + " All without.")
+    list[str] | None, typer.Argument(metavar="RUN...", help=SELECTOR_HELP + " All without.")
 ]
 SiteProfile = Annotated[
     Path | None, typer.Option("--site", metavar="FILE", help="Site profile: where runs live.")
@@ -44,6 +45,8 @@ def select_runs(
     """The runs that the selectors name, all without; says so when there are none."""
     from vmcjob.rundir import select
 
+    if runs is not None and not os.path.isdir(runs):
+        raise NotFoundError(f"{runs}: there is no such directory; --runs names it")
     root = resolve_site(profile, runs).runs
     found = select(root, selectors or [])
     if not found:

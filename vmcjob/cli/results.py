@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vmcjob.cli.app import app
+from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, count, format_energy
@@ -29,7 +29,7 @@ COLUMNS = [
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def aggregate(
     selectors: AnySelectors = None,
     site: SiteProfile = None,

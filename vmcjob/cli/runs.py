@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vmcjob.cli.app import app
+from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import (
     AnySelectors,
     AsJson,
@@ -61,7 +61,7 @@ COLUMNS = [
 ]
 
 
-@app.command()
+@app.command(cls=Command)
 def status(
     selectors: AnySelectors = None,
     site: SiteProfile = None,
@@ -93,7 +93,7 @@ def status(
         raise combine(errors)
 
 
-@app.command()
+@app.command(cls=Command)
 def logs(
     selector: Selector,
     site: SiteProfile = None,
@@ -113,7 +113,7 @@ def logs(
         sys.stdout.buffer.flush()
 
 
-@app.command()
+@app.command(cls=Command)
 def cancel(selectors: SomeSelectors, site: SiteProfile = None, runs: RunsRoot = None) -> None:
     """Stop runs at a checkpoint, or take them out of the queue.
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from vmcjob.cli.app import INTERRUPTED, app
+from vmcjob.cli.app import INTERRUPTED, Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, SpecPaths, resolve_site
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, count, format_point
-from vmcjob.errors import IncompleteError, SpecError, combine
+from vmcjob.errors import IncompleteError, NotFoundError, SpecError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 SOME_FAILED = IncompleteError.exit_code
 
 
-@app.command()
+@app.command(cls=Command)
 def validate(specs: SpecPaths) -> None:
     """Check specs and write nothing; all complaints at once."""
     plans = read_plans(specs)
@@ -34,7 +34,7 @@ def validate(specs: SpecPaths) -> None:
     )
 
 
-@app.command()
+@app.command(cls=Command)
 def submit(
     specs: SpecPaths,
     site: SiteProfile = None,
@@ -91,14 +91,14 @@ def read_plans(specs: list[Path]) -> "list[Plan]":
     from vmcjob.spec import read_spec
 
     plans: list[Plan] = []
-    problems: list[str] = []
+    errors: list[VmcJobError] = []
     for path in specs:
         try:
             plans.append(make_plan(read_spec(path)))
-        except SpecError as error:
-            problems += error.problems
-    if problems:
-        raise SpecError(problems)
+        except (SpecError, NotFoundError) as error:
+            errors.append(error)
+    if errors:
+        raise combine(errors)
     return plans
 
 

@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from vmcjob.cli.app import app
+from vmcjob.cli.app import Command, app
 
 
-@app.command()
+@app.command(cls=Command)
 def run(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Directory of the run.")],
 ) -> None:
@@ -19,7 +19,7 @@ def run(
     raise typer.Exit(main(run_dir))
 
 
-@app.command("local-queue", hidden=True)
+@app.command("local-queue", hidden=True, cls=Command)
 def local_queue(root: Annotated[Path, typer.Argument(help="Root of the run directories.")]) -> None:
     """Start the runs of one submission in turn; the order comes through standard input."""
     from vmcjob.scheduler import serve

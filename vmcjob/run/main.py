@@ -43,7 +43,7 @@ def main(path: Path) -> int:
         outcome = _outcome(run_dir, stop, pulse)
         run_dir.write_outcome(outcome)
         run_dir.append_attempt("end", outcome=outcome.outcome, message=outcome.message)
-    log.info("%s %s", outcome.outcome, outcome.message)
+    log.info("%s", f"{outcome.outcome} {outcome.message}".rstrip())
     return EXIT_CODES[outcome.outcome]
 
 

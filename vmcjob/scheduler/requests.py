@@ -178,7 +178,7 @@ def reason_to_skip(found: Row) -> str | None:
         case State.STOPPING:
             return "still stopping; submit it again when it has stopped"
         case State.DIVERGED:
-            return "diverged; change the spec"
+            return "diverged; change the spec, for example to a smaller optimizer.learning_rate"
         case State.NEW | State.CANCELLED | State.PREEMPTED | State.FAILED | State.DEAD:
             return None
 

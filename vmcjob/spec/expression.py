@@ -25,6 +25,8 @@ _TOKENS = re.compile(
     rf"(?:\s|[-+*/()]|{_NAME.pattern}"
     r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![\w.]))*"
 )
+_PRODUCT = re.compile(r"[0-9.]\s*[A-Za-z_(]|\)\s*[A-Za-z_(]")
+"""What is a product on paper, as 2R or (R + 1)(R - 1)."""
 _LONGEST = 200  # characters; much deeper nesting would exhaust Python's own parser
 
 
@@ -45,7 +47,9 @@ class Expression:
         except SyntaxError:
             tree = None
         if tree is None or not all(_is_arithmetic(node) for node in ast.walk(tree)):
-            raise ExpressionError("is not made of numbers, variables, + - * / and ( ) only")
+            advice = "; a product needs its *, as in 2 * R" if _PRODUCT.search(inner) else ""
+            words = "is not made of numbers, variables, + - * / and ( ) only"
+            raise ExpressionError(words + advice)
         self._tree = tree
         self.variables = tuple(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 

@@ -141,9 +141,12 @@ def _misnamed(name: str) -> str | None:
     """Why this name cannot be swept, if it cannot."""
     if name == "system.atoms":
         return "atoms cannot be swept; put a variable in place of a coordinate"
+    if name != "seed" and not is_science(_SWEPT_KEYS.get(name, (name,))):
+        return "does not change the numbers, so its jobs would all be the same"
     if name in _SWEPT_KEYS:
-        is_idle = not is_science(_SWEPT_KEYS[name])
-        return "does not change the numbers, so its jobs would all be the same" if is_idle else None
+        return None
+    if inner := [f'"{full}"' for full, (table, _) in _SWEPT_KEYS.items() if table == name]:
+        return f"a whole table cannot be swept; sweep one of its keys, like {inner[-1]}"
     if name.isidentifier() and name.isascii():
         return None
     near = closest(name, _SWEPT_KEYS)
