@@ -151,6 +151,21 @@ def test_submissions_share_the_slots_of_a_runs_root(office):
     assert [event for event, _ in office.journal()] == ["start", "end"] * 3
 
 
+def test_submissions_are_served_in_the_order_in_which_they_came(office):
+    """Launchers poll, so without an order chance would decide, and somebody could wait for ever.
+
+    The first submission's second run waited before anything of the others: it comes second.
+    """
+    specs = [plan_runs(2), *(plan_runs(2, f"charge = {-charge}") for charge in range(1, 4))]
+    receipts = [office.submit(plans) for plans in specs]
+    office.wait_for(RUNNING=1, QUEUED=7)
+    wait_until(lambda: office.journal(), "the first has begun")
+    office.open_gate()
+    office.wait_for(FINISHED=8)
+    started = [run_id for event, run_id in office.journal() if event == "start"]
+    assert started == [item.run_id for receipt in receipts for item in receipt.submitted]
+
+
 def test_submitting_at_the_same_moment_starts_every_run_once(office):
     """Without a lock around looking and recording, both would see a new run and start it."""
     plans = plan_runs(4)

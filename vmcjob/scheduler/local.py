@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vmcjob.errors import RunDirError, SchedulerError
-from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir
+from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, list_runs
 
 POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
 
@@ -110,6 +110,9 @@ def serve(root: Path, orders: BinaryIO) -> None:
         for worker in [worker for worker in workers if worker.poll() is not None]:
             _note_end(workers.pop(worker), worker)
         slot = _take_slot(root, order.max_parallel) if waiting else None
+        if slot is not None and not _is_next(root, waiting[0]):
+            os.close(slot)
+            slot = None
         if slot is None:
             time.sleep(POLL_S)
             continue
@@ -118,6 +121,28 @@ def serve(root: Path, orders: BinaryIO) -> None:
         os.close(slot)  # from here on the worker's copy holds it
         if worker is not None:
             workers[worker] = run
+
+
+def _is_next(root: Path, run: RunDir) -> bool:
+    """Whether nobody else's run has waited longer: first come, first served.
+
+    Looked up only when there is a free slot. A launcher that is gone, or on another host, where
+    it has slots of its own to wait for, holds nobody up.
+    """
+    ours = run.read_submission()
+    if ours is None or ours.launcher != Process.of_pid(os.getpid()):
+        return True  # cancelled or taken over: to be let go of, not to be started
+    for other in list_runs(root):
+        theirs = other.read_submission()
+        if (
+            theirs is not None
+            and theirs.worker is None
+            and theirs.submitted_at < ours.submitted_at
+            and theirs.launcher not in (None, ours.launcher)
+            and theirs.launcher.is_alive()
+        ):
+            return False
+    return True
 
 
 def _start(
