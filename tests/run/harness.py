@@ -5,7 +5,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -59,7 +59,9 @@ def make_run(root: Path, text: str = HELIUM) -> RunDir:
     return RunDir.create(root, record, dump_spec(task.spec))
 
 
-def start(run: RunDir, n_devices: int = 1) -> subprocess.Popen[str]:
+def start(
+    run: RunDir, n_devices: int = 1, program: Sequence[str] = ("-m", "vmcjob", "run")
+) -> subprocess.Popen[str]:
     """The worker of a run, going."""
     environment = os.environ | {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
@@ -67,7 +69,7 @@ def start(run: RunDir, n_devices: int = 1) -> subprocess.Popen[str]:
         "PYTHONPATH": str(REPOSITORY),
     }
     return subprocess.Popen(
-        [sys.executable, "-m", "vmcjob", "run", str(run.path)],
+        [sys.executable, *program, str(run.path)],
         env=environment,
         stderr=subprocess.PIPE,
         text=True,

@@ -77,6 +77,28 @@ def test_no_byte_of_a_checkpoint_is_unguarded(path):
     assert_holds(path, 2)
 
 
+@pytest.mark.parametrize("newest", [4, 5])
+def test_a_flipped_bit_in_any_chunk_of_a_large_checkpoint_falls_back(path, monkeypatch, newest):
+    """Checkpoints beyond 64 MiB have several files, each of which can rot; here the limit is lower.
+
+    Mutant in mind: checksums of the first chunk only.
+    """
+    monkeypatch.setattr("vmcjob.store.slot.CHUNK_BYTES", 32)
+    go_on(create(path), newest + 1)
+    chunks = sorted((path / f"checkpoint/slot{newest % 2}/c").iterdir())
+    assert len(chunks) == 8
+    rng = random.Random(newest)
+    for chunk in chunks:
+        bit = rng.randrange(8 * chunk.stat().st_size)
+        flip(chunk, bit)
+        restored = RunStore.open(path).checkpoint()
+        assert restored is not None
+        assert restored.warning is not None
+        assert_checkpoints_equal(restored.checkpoint, commit_number(newest - 1).checkpoint)
+        flip(chunk, bit)
+    assert_holds(path, newest + 1)
+
+
 def test_a_flipped_bit_in_a_slots_record_never_yields_a_wrong_checkpoint(path):
     """Step, shapes and names are guarded like the data; only idle words may change unnoticed."""
     go_on(create(path), 2)

@@ -257,6 +257,7 @@ class RunDir:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
+                time.sleep(0.1)  # it may have got the lock just now, and not yet left its name
                 file.seek(0)
                 owner = file.read().strip() or "another process"
                 raise RunDirError(f"{self.path}: already being run by {owner}") from None
