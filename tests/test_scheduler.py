@@ -7,6 +7,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -15,8 +16,9 @@ from tests.runs import end_everything, make_run, wait_until
 from vmcjob import scheduler
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, make_plan
-from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, list_runs
+from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission, list_runs
 from vmcjob.scheduler import Receipt
+from vmcjob.scheduler.local import Order
 from vmcjob.spec import parse_spec
 from vmcjob.status import State, examine
 
@@ -164,6 +166,22 @@ def test_submissions_are_served_in_the_order_in_which_they_came(office):
     office.wait_for(FINISHED=8)
     started = [run_id for event, run_id in office.journal() if event == "start"]
     assert started == [item.run_id for receipt in receipts for item in receipt.submitted]
+
+
+def test_a_root_that_cannot_be_listed_does_not_end_the_launcher(tmp_path, monkeypatch):
+    """A network file system may fail for a moment, and its runs would never be started."""
+
+    def fail(root: Path) -> list[RunDir]:
+        raise RunDirError(f"{root}: cannot be listed: Stale file handle")
+
+    run, us = make_run(tmp_path), Process.of_pid(os.getpid())
+    run.write_submission(
+        Submission(scheduler="local", job_id="local-1", pid=us.pid, process_start=us.start)
+    )
+    monkeypatch.setattr("vmcjob.scheduler.local.list_runs", fail)
+    order = Order((run.path,), 1, (sys.executable, "-c", "print('started')"))
+    scheduler.serve(tmp_path, BytesIO(order.to_json()))
+    assert run.log_path.read_text().startswith("started\n")
 
 
 def test_submitting_at_the_same_moment_starts_every_run_once(office):

@@ -132,7 +132,11 @@ def _is_next(root: Path, run: RunDir) -> bool:
     ours = run.read_submission()
     if ours is None or ours.launcher != Process.of_pid(os.getpid()):
         return True  # cancelled or taken over: to be let go of, not to be started
-    for other in list_runs(root):
+    try:
+        others = list_runs(root)
+    except RunDirError:
+        return True  # a file system that hiccups must not end the launcher; order can wait
+    for other in others:
         theirs = other.read_submission()
         if (
             theirs is not None
