@@ -63,7 +63,7 @@ def random_inputs(n_walkers: int = 64) -> Inputs:
     """Fresh parameters, walkers and energies from nowhere: the linear algebra does not mind."""
     r = jax.random.normal(jax.random.key(1), (n_walkers, 2, 3))
     e_loc = jax.random.normal(jax.random.key(2), (n_walkers,))
-    theta, _ = ravel_pytree(NET.init(jax.random.key(0), r[0]))
+    theta, _ = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), r[0]))
     return Inputs(np.asarray(theta), np.asarray(r), np.asarray(e_loc))
 
 
@@ -72,7 +72,7 @@ def trained_inputs() -> Inputs:
     optimizer = make_sr(cg_iterations=10, norm_constraint=1e-2)
     vmc = Vmc(LOG_PSI, LOCAL_ENERGY, optimizer, seed=0, moves=10, target_acceptance=0.5)
     r = initial_positions(HELIUM, jax.random.key(1), 128)
-    params = NET.init(jax.random.key(0), r[0])
+    params = jax.jit(NET.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))
     state = LoopState(*devices.replicate((params, optimizer.init(params))), chain)
     for done in iterate(vmc.train_step(), state, 0, 30):
@@ -84,7 +84,7 @@ def trained_inputs() -> Inputs:
 
 def update(optimizer: StochasticReconfiguration, inputs: Inputs, step: int = 0) -> Update:
     """One update on all devices of this process."""
-    _, unravel = ravel_pytree(NET.init(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params = unravel(jnp.asarray(inputs.theta))
     sliced = (
         *devices.replicate((params, optimizer.init(params))),
@@ -104,7 +104,7 @@ def update(optimizer: StochasticReconfiguration, inputs: Inputs, step: int = 0) 
 def test_an_update_solves_the_damped_linear_system() -> None:
     """CG with lazy products equals explicit scores and a direct solve."""
     inputs = random_inputs()
-    _, unravel = ravel_pytree(NET.init(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params = unravel(jnp.asarray(inputs.theta))
     r, e_loc = jnp.asarray(inputs.r), jnp.asarray(inputs.e_loc)
     expected = -0.1 * natural_gradient(LOG_PSI, params, r, e_loc, damping=1e-2)
@@ -126,7 +126,7 @@ def test_the_norm_constraint_limits_the_change_of_the_wave_function() -> None:
     To first order it is δθᵀ S δθ; at 1e-8 the second order is 1e-4 of it.
     """
     inputs = random_inputs()
-    _, unravel = ravel_pytree(NET.init(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
     delta = update(make_sr(norm_constraint=1e-8), inputs).delta
     before, after = (
         jax.vmap(LOG_PSI, (None, 0))(unravel(jnp.asarray(theta)), jnp.asarray(inputs.r))
