@@ -33,6 +33,28 @@ def make_run(root: Path, run_id: str = "h2-0123456789", **changes) -> RunDir:
     return RunDir.create(root, make_record(run_id, **changes), 'name = "h2"\n')
 
 
+class Programs:
+    """A PATH with nothing on it but stand-ins, which note how they were called."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def make(self, name: str, output: str = "", *, code: int = 0, error: str = "") -> None:
+        (self.folder / f"{name}.out").write_text(output)
+        (self.folder / f"{name}.err").write_text(error)
+        path = self.folder / name
+        path.write_text(
+            f'#!/bin/sh\necho "$@" >> {self.folder}/{name}.calls\n'
+            f"/bin/cat {self.folder}/{name}.out\n/bin/cat {self.folder}/{name}.err >&2\n"
+            f"exit {code}\n"
+        )
+        path.chmod(0o755)
+
+    def calls(self, name: str) -> list[str]:
+        path = self.folder / f"{name}.calls"
+        return path.read_text().splitlines() if path.exists() else []
+
+
 @contextmanager
 def sleeping_process() -> Iterator[subprocess.Popen[bytes]]:
     """A process that does nothing until it is killed, at the latest on leaving."""

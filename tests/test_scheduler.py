@@ -493,14 +493,13 @@ def test_without_sbatch_everything_runs_here(monkeypatch, tmp_path, wish, is_loc
     assert scheduler.choose(wish, is_local) == "local"
 
 
-def test_slurm_is_refused_with_the_way_out(monkeypatch, tmp_path):
-    """Better a refusal than a job that silently ran on the login node."""
+def test_with_sbatch_everything_goes_to_slurm_unless_told_otherwise(monkeypatch, tmp_path):
+    """Never the other way round: a job that silently ran on the login node."""
     sbatch = tmp_path / "sbatch"
     sbatch.write_text("#!/bin/sh\n")
     sbatch.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     for wish in ("auto", "slurm"):
-        with pytest.raises(SchedulerError, match="--local"):
-            scheduler.choose(wish, False)
+        assert scheduler.choose(wish, False) == "slurm"
         assert scheduler.choose(wish, True) == "local"
     assert scheduler.choose("local", False) == "local"

@@ -27,6 +27,12 @@ def test_the_local_profile_says_what_is_assumed_without_one() -> None:
     assert load_site(ROOT / "slurm" / "local.toml", {}) == Site()
 
 
+def test_the_example_of_a_cluster_is_a_profile_for_slurm() -> None:
+    site = load_site(ROOT / "slurm" / "example.toml", {"HOME": "/home/ada"})
+    assert (site.scheduler, site.slurm.time) == ("slurm", "01:00:00")
+    assert site.runs == Path("/home/ada/vmcjob-runs")
+
+
 def test_the_nearest_profile_wins(tmp_path: Path) -> None:
     """The command line before the environment, before the user's own, before the default."""
     own = profile(tmp_path, 'name = "own"', ".config/vmcjob/site.toml")

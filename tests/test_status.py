@@ -8,7 +8,7 @@ import pytest
 
 from tests.runs import make_run, sleeping_process, wait_until
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
-from vmcjob.status import STALE_S, State, examine, rows
+from vmcjob.status import STALE_S, Stage, State, Ticket, examine, rows
 
 HERE = os.uname().nodename
 NOBODY = 2**31 - 1  # beyond the largest pid that Linux gives
@@ -205,3 +205,77 @@ def test_a_worker_that_ends_while_we_look_is_never_called_dead(run, monkeypatch)
 
     monkeypatch.setattr(Process, "is_alive", ends_while_looked_at)
     assert examine(run).state is State.FINISHED
+
+
+def give_to_slurm(run: RunDir, **changes) -> None:
+    submission = Submission(scheduler="slurm", job_id="22_3", job_name="h2-x", array_index=3)
+    run.write_submission(replace(submission, **changes))
+
+
+WAITING = Ticket(Stage.WAITING, "22_3", "others come first")
+ENDED = Ticket(Stage.ENDED, "22_3", "out of memory; ask for more (--mem)")
+CANCELLED = Ticket(Stage.ENDED, "22_3", is_cancelled=True)
+FORGOTTEN = Ticket(Stage.ENDED)
+
+
+def active(age_s: float) -> Ticket:
+    """A job that got its machine so long ago."""
+    return Ticket(Stage.ACTIVE, "22_3", started_at=time.time() - age_s)
+
+
+def state(run: RunDir, ticket: Ticket | None) -> State:
+    return examine(run, {run.path: ticket} if ticket else {}).state
+
+
+def test_a_job_that_waits_is_queued_and_says_why(run):
+    """Also when an earlier attempt of it was preempted."""
+    give_to_slurm(run)
+    end(run, Outcome.PREEMPTED)
+    row = examine(run, {run.path: WAITING})
+    assert (row.state, row.message) == (State.QUEUED, "others come first")
+
+
+def test_a_job_that_starts_runs_before_its_supervisor_has_spoken(run):
+    """What the attempt before a requeue has left does not count."""
+    give_to_slurm(run, started_at=time.time() - 100)
+    beat(run, DEAD, time=time.time() - 90)
+    end(run, Outcome.PREEMPTED)
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, time=time.time() - 80))
+    assert state(run, active(age_s=2)) is State.RUNNING
+
+
+def test_a_job_whose_worker_died_is_dead_though_slurm_calls_it_running(run, alive):
+    give_to_slurm(run, started_at=time.time() - 5)
+    beat(run, alive)
+    assert state(run, active(age_s=10)) is State.RUNNING
+    beat(run, DEAD)
+    assert state(run, active(age_s=10)) is State.DEAD
+
+
+def test_a_job_that_slurm_has_ended_is_not_running_whatever_its_last_heartbeat(run):
+    """The worker's host is another one, and its heartbeat is fresh."""
+    give_to_slurm(run, started_at=time.time())
+    beat(run, Process("elsewhere", 1, 1))
+    assert state(run, None) is State.RUNNING
+    row = examine(run, {run.path: ENDED})
+    assert (row.state, row.message) == (State.DEAD, "out of memory; ask for more (--mem)")
+
+
+@pytest.mark.parametrize("ticket", [None, FORGOTTEN, CANCELLED])
+def test_a_cancelled_run_is_cancelled_with_and_without_slurms_memory(run, ticket):
+    give_to_slurm(run, started_at=time.time(), cancelled_at=time.time())
+    end(run, Outcome.PREEMPTED)
+    assert state(run, ticket) is State.CANCELLED
+    end(run, Outcome.FINISHED)
+    assert state(run, ticket) is State.FINISHED
+
+
+def test_a_submission_that_never_reached_slurm_is_new(run):
+    give_to_slurm(run, job_id=None)
+    assert state(run, FORGOTTEN) is State.NEW
+    assert state(run, None) is State.QUEUED  # nobody was asked
+
+
+def test_the_job_id_of_a_submission_cut_short_comes_from_the_queue(run):
+    give_to_slurm(run, job_id=None)
+    assert examine(run, {run.path: WAITING}).job_id == "22_3"

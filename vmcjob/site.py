@@ -1,4 +1,4 @@
-"""The site profile: what this machine is and where its runs live."""
+"""The site profile: what this machine is, where its runs live, how it wants to be asked."""
 
 import re
 from collections.abc import Mapping
@@ -8,8 +8,20 @@ from typing import Annotated, Literal
 
 from vmcjob.document import Document, Reader, at_least
 from vmcjob.errors import NotFoundError
+from vmcjob.resources import ONE_LINE, WALL_TIME, Request
 
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Slurm(Request):
+    """What sbatch is told where neither the spec nor a flag says otherwise."""
+
+    time: Annotated[str, WALL_TIME, "wall time"] = "01:00:00"
+    setup: Annotated[
+        tuple[Annotated[str, ONE_LINE], ...],
+        'shell lines for the job to begin with, like ["module load apptainer"]',
+    ] = ()
 
 
 @dataclass(frozen=True)
@@ -22,6 +34,7 @@ class Site:
         Literal["auto", "local", "slurm"], "auto: SLURM where there is sbatch, else local"
     ] = "auto"
     max_parallel: Annotated[int, at_least(1), "runs at a time without a scheduler"] = 1
+    slurm: Slurm = Slurm()
 
 
 def load_site(profile: Path | None, environ: Mapping[str, str]) -> Site:

@@ -1,9 +1,10 @@
-"""How the runs are doing: run directories joined with the processes that are still alive."""
+"""How the runs are doing: run directories joined with living processes and with a queue."""
 
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 from vmcjob.errors import RunDirError
@@ -42,9 +43,33 @@ class State(StrEnum):
         return self in (State.QUEUED, State.RUNNING, State.STOPPING)
 
 
+class Stage(StrEnum):
+    """Where a batch system has a job."""
+
+    WAITING = "waiting"
+    ACTIVE = "active"
+    ENDED = "ended"
+
+
+@dataclass(frozen=True)
+class Ticket:
+    """What a batch system says about one run; how it says it is the scheduler's business."""
+
+    stage: Stage
+    job_id: str | None = None
+    words: str = ""  # why it waits, or how it ended
+    is_cancelled: bool = False
+    started_at: float | None = None
+
+
+Queue = Mapping[Path, Ticket]
+"""A ticket for each run directory that a batch system was asked about."""
+NO_QUEUE: Queue = {}
+
+
 @dataclass(frozen=True)
 class Observation:
-    """What a run's directory and the process table said about it."""
+    """What a run's directory, the process table and the queue said about it."""
 
     record: Record
     submission: Submission | None
@@ -53,6 +78,7 @@ class Observation:
     is_cancelled: bool
     is_worker_alive: bool
     is_launcher_gone: bool
+    ticket: Ticket | None = None
 
 
 @dataclass(frozen=True)
@@ -79,22 +105,22 @@ class Row:
     job_id: str | None
 
 
-def rows(runs: Iterable[RunDir]) -> tuple[list[Row], list[RunDirError]]:
+def rows(runs: Iterable[RunDir], queue: Queue = NO_QUEUE) -> tuple[list[Row], list[RunDirError]]:
     """One row per run, and the error of every run that does not say what it is."""
     found: list[Row] = []
     errors: list[RunDirError] = []
     for run in runs:
         try:
-            found.append(examine(run))
+            found.append(examine(run, queue))
         except RunDirError as error:
             errors.append(error)
     return found, errors
 
 
-def examine(run: RunDir) -> Row:
+def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
     """How one run is doing, now."""
     now = time.time()
-    seen = observe(run, now)
+    seen = observe(run, now, queue.get(run.path))
     state, beat = judge(seen), seen.heartbeat
     is_running = state in (State.RUNNING, State.STOPPING)
     return Row(
@@ -105,7 +131,7 @@ def examine(run: RunDir) -> Row:
         seed=seen.record.seed,
         science_sha256=seen.record.science_sha256,
         state=state,
-        message=_explain(run, state, seen.outcome),
+        message=_explain(run, state, seen),
         phase=beat.phase if beat else None,
         step=beat.step if beat else None,
         n_steps=beat.n_steps if beat else None,
@@ -115,11 +141,11 @@ def examine(run: RunDir) -> Row:
         steps_per_s=beat.steps_per_s if beat and is_running else None,
         eta_s=beat.eta_s if beat and is_running else None,
         heartbeat_age_s=max(0.0, now - beat.time) if beat else None,
-        job_id=seen.submission.job_id if seen.submission else None,
+        job_id=_job_id(seen),
     )
 
 
-def observe(run: RunDir, now: float) -> Observation:
+def observe(run: RunDir, now: float, ticket: Ticket | None = None) -> Observation:
     """Look at everything, in the order that a worker's last moments demand.
 
     A worker writes its outcome and then ends, so the outcome is read last: had it been read
@@ -142,6 +168,7 @@ def observe(run: RunDir, now: float) -> Observation:
         is_cancelled=run.read_cancellation() is not None,
         is_worker_alive=is_worker_alive,
         is_launcher_gone=is_launcher_gone,
+        ticket=ticket,
     )
 
 
@@ -152,6 +179,8 @@ def judge(seen: Observation) -> State:
     would invite a second worker. `cancel` takes such a run back.
     """
     submission, outcome = seen.submission, seen.outcome
+    if submission is not None and submission.job_name is not None:
+        return _judge_job(seen, submission)
     is_waiting = submission is not None and submission.worker is None
     if seen.is_worker_alive and outcome is None:
         return State.STOPPING if seen.is_cancelled else State.RUNNING
@@ -166,8 +195,61 @@ def judge(seen: Observation) -> State:
     return State.DEAD
 
 
-def _explain(run: RunDir, state: State, outcome: OutcomeRecord | None) -> str:
-    """Why a run ended: in its own words, or in those of the launcher that lost it."""
+def _judge_job(seen: Observation, submission: Submission) -> State:
+    """The state of a run that was given to a batch system.
+
+    The queue knows best which jobs wait and which are over; the run knows best what came of it.
+    Without an answer of the queue, the run directory is all there is.
+    """
+    ticket, outcome = seen.ticket, seen.outcome
+    if ticket is not None and ticket.stage is Stage.WAITING:
+        return State.QUEUED
+    if ticket is not None and ticket.stage is Stage.ACTIVE:
+        return _judge_active(seen, submission, ticket.started_at or 0.0)
+    if seen.is_worker_alive and outcome is None and (ticket is None or _is_here(seen)):
+        return State.RUNNING
+    if submission.cancelled_at is not None or (ticket is not None and ticket.is_cancelled):
+        return State(outcome.outcome) if outcome and not _is_resumable(outcome) else State.CANCELLED
+    if ticket is None and not submission.started_at:
+        return State.QUEUED
+    if outcome is not None:
+        return State(outcome.outcome)
+    is_unknown = submission.job_id is None and not submission.started_at
+    return State.NEW if is_unknown and seen.heartbeat is None else State.DEAD
+
+
+def _judge_active(seen: Observation, submission: Submission, job_started_at: float) -> State:
+    """The state of a run whose job has a machine."""
+    if seen.outcome is not None and seen.outcome.time >= job_started_at:
+        return State(seen.outcome.outcome)
+    if seen.is_worker_alive:
+        return State.RUNNING
+    has_supervisor = (submission.started_at or 0.0) >= job_started_at
+    is_starting = not has_supervisor and time.time() - job_started_at <= STALE_S
+    return State.RUNNING if is_starting else State.DEAD
+
+
+def _is_here(seen: Observation) -> bool:
+    """Whether the worker was seen in this machine's own process table."""
+    return seen.heartbeat is not None and seen.heartbeat.process.is_alive() is True
+
+
+def _is_resumable(outcome: OutcomeRecord) -> bool:
+    """Whether the run stopped half-way."""
+    return State(outcome.outcome) is State.PREEMPTED
+
+
+def _job_id(seen: Observation) -> str | None:
+    """The job's id, from the queue if the submission was cut short before it knew."""
+    found = seen.submission.job_id if seen.submission else None
+    return found or (seen.ticket.job_id if seen.ticket else None)
+
+
+def _explain(run: RunDir, state: State, seen: Observation) -> str:
+    """Why a run waits or has ended: in its own words, else in those of who lost it."""
+    outcome, ticket = seen.outcome, seen.ticket
+    if ticket is not None and (state is State.QUEUED or (state is State.DEAD and ticket.words)):
+        return ticket.words
     if state is State.DEAD and (attempts := run.read_attempts()) and "how" in attempts[-1]:
         return f"the worker ended by {attempts[-1]['how']}"
     if state is State.FINISHED and not run.has_results:

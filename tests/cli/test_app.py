@@ -10,7 +10,7 @@ from tests.cli.shell import COMMAND, TIMEOUT_S, Shell, busy_slot, finish
 from tests.runs import make_run
 from vmcjob.rundir import Outcome, OutcomeRecord
 
-HEAVY = {"jax", "jaxlib", "flax", "numpy", "scipy", "zarr", "rich"}
+HEAVY = {"jax", "jaxlib", "flax", "numpy", "scipy", "zarr", "rich", "submitit"}
 
 
 def heavy_imports(shell: Shell, *arguments: str) -> set[str]:
@@ -46,7 +46,7 @@ def test_submitting_imports_nothing_heavy(shell):
 
 def test_help_names_every_command_and_hides_the_machinery(shell):
     done = shell.run("--help")
-    commands = ("validate", "submit", "status", "logs", "cancel", "aggregate", "run")
+    commands = ("validate", "submit", "status", "resume", "logs", "cancel", "aggregate", "run")
     assert all(f"\n  {command} " in done.stdout for command in commands)
     assert "local-queue" not in done.stdout
     assert "..." not in done.stdout.partition("Commands:")[2]  # no sentence is cut

@@ -6,6 +6,8 @@ import sys
 import time
 from pathlib import Path
 
+import pytest
+
 from tests.cli.shell import Shell, busy_slot, finish
 from tests.runs import wait_until
 from vmcjob.rundir import Outcome, OutcomeRecord, list_runs
@@ -116,15 +118,69 @@ def test_the_runs_root_comes_from_option_environment_or_profile(shell):
         assert f"# would be submitted: {where}/h-" in command.stdout
 
 
-def test_slurm_on_the_path_is_refused_and_local_is_the_way_out(shell):
+def test_where_there_is_sbatch_it_is_asked_and_local_is_the_way_out(shell):
+    """Its refusal comes in its own words, and nothing has been written by then."""
     sbatch = shell.cwd / "sbatch"
-    sbatch.write_text("#!/bin/sh\n")
+    sbatch.write_text("#!/bin/sh\necho 'sbatch: error: the queue is closed' >&2\nexit 1\n")
     sbatch.chmod(0o755)
     done = shell.run("submit", "h.toml")
     assert done.returncode == 5
-    assert "--local" in done.stderr
+    assert "sbatch: the queue is closed" in done.stderr
     assert not shell.runs.exists()
     assert shell.run("submit", "--local", "-n", "h.toml").returncode == 0
+
+
+def test_a_dry_run_for_slurm_needs_no_slurm(shell):
+    """On a laptop: the script with what flags, spec and site say, in this order."""
+    (shell.cwd / "site.toml").write_text(
+        'scheduler = "slurm"\n[slurm]\naccount = "group"\npartition = "cpu"\ntime = "02:00:00"\n'
+        'extra = ["exclusive", "reservation=my vmc"]\n'
+    )
+    with (shell.cwd / "h.toml").open("a") as spec:
+        spec.write('[resources]\ngpus = 2\ntime = "01:00:00"\npartition = "gpu"\ncpus = 8\n')
+    options = ("-t", "00:30:00", "--max-parallel", "1", "--extra", "nice=5")
+    done = shell.run("submit", "-n", "--json", "--site", "site.toml", *options, "h.toml")
+    assert done.returncode == 0, done.stderr
+    (job,) = json.loads(done.stdout)["jobs"]
+    script = job["script"].splitlines()
+    for option in (
+        "account=group",
+        "partition=gpu",
+        "time=30",
+        "gpus-per-node=2",
+        "cpus-per-task=8",
+        "exclusive",
+        "reservation='my vmc'",
+        "nice=5",
+        "array=0-1%1",
+        "signal=URG@45",
+        "requeue",
+    ):
+        assert f"#SBATCH --{option}" in script
+    assert "wckey" not in job["script"]
+    assert len(job["run_ids"]) == 2
+    assert job["gpu_hours"] == 2.0
+    assert not shell.runs.exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "code", "message"),
+    [
+        (("--extra", "array=0-9"), 5, "extra 'array=0-9': vmcjob sets --array itself"),
+        (("--extra", "--bad"), 5, "expected KEY or KEY=VALUE"),
+        (("-t", "soon"), 2, "--time: expected a wall time like"),
+        (("-p", "a\nb"), 2, "--partition: expected a string of one line"),
+        (("--runs", "a'b"), 5, "choose another --runs"),
+        (("--runs", "a\nb"), 5, "choose another --runs"),
+        (("--local", "-p", "gpu"), 2, "the runs stay on this machine"),
+    ],
+)
+def test_what_slurm_cannot_be_told_is_refused(shell, options, code, message):
+    (shell.cwd / "site.toml").write_text('scheduler = "slurm"\n')
+    done = shell.run("submit", "-n", "--site", "site.toml", *options, "h.toml")
+    assert done.returncode == code
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_users_module_in_the_current_directory_does_not_reach_launcher_or_worker(shell):

@@ -9,6 +9,7 @@ from typing import Protocol
 from vmcjob.cli.screen import can_redraw, say, shows_colour
 from vmcjob.cli.text import GAP, format_duration, format_energy
 from vmcjob.rundir import RunDir
+from vmcjob.scheduler import Watch
 from vmcjob.status import Row, State, examine
 
 POLL_S = 0.5
@@ -29,10 +30,12 @@ class View(Protocol):
 
 def follow(runs: Sequence[RunDir]) -> list[Row]:
     """Show the runs on standard error until all have ended; how they ended."""
+    slurm = Watch()
     view = BarView() if can_redraw(sys.stderr) else LineView()
     try:
         while True:
-            rows = [examine(run) for run in runs]
+            queue = slurm.look(runs)
+            rows = [examine(run, queue) for run in runs]
             view.show(rows)
             if not any(row.state.is_active for row in rows):
                 return rows

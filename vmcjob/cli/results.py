@@ -45,9 +45,11 @@ def aggregate(
     """
     from vmcjob.aggregate import RunResult
     from vmcjob.aggregate import aggregate as make_table
+    from vmcjob.scheduler import Watch
     from vmcjob.status import rows
 
-    found, errors = rows(select_runs(selectors, site, runs))
+    chosen = select_runs(selectors, site, runs)
+    found, errors = rows(chosen, Watch().look(chosen))
     table = make_table(
         RunResult(
             run_id=row.run_id,

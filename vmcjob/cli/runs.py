@@ -72,10 +72,14 @@ def status(
     ] = False,
 ) -> None:
     """Show how the runs are doing, one line each. Energies are in hartree."""
+    from vmcjob.scheduler import Watch
     from vmcjob.status import rows
 
+    slurm = Watch()
+
     def look() -> "tuple[list[Row], list[RunDirError]]":
-        return rows(select_runs(selectors, site, runs))
+        chosen = select_runs(selectors, site, runs)
+        return rows(chosen, slurm.look(chosen))
 
     found, errors = look()
     if watch:
@@ -89,6 +93,8 @@ def status(
     elif found:
         put(draw_status(found))
         _say_counts(found)
+    if slurm.error is not None:
+        errors.insert(0, slurm.error)
     if errors:
         raise combine(errors)
 
@@ -203,11 +209,13 @@ def _cut_to_screen(text: str) -> str:
 
 def _follow_log(run: "RunDir") -> Iterator[bytes]:
     """The log as it grows, until nothing more can come."""
+    from vmcjob.scheduler import Watch
     from vmcjob.status import examine
 
-    position = 0
+    slurm, position = Watch(), 0
     while True:
-        is_active = examine(run).state.is_active  # looked up first, so that the last words are read
+        queue = slurm.look([run])
+        is_active = examine(run, queue).state.is_active  # before the log, to read the last words
         with suppress(NotFoundError):
             for piece in run.read_log(position):
                 position += len(piece)

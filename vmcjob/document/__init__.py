@@ -8,6 +8,7 @@ from vmcjob.document.keys import (
     above,
     at_least,
     between,
+    expected,
     inside,
     keys_of,
     kind_of,
@@ -16,6 +17,7 @@ from vmcjob.document.keys import (
 )
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.reader import FAILED, Failure, Reader
+from vmcjob.document.scalar import accept
 from vmcjob.document.text import Complaint, Document
 from vmcjob.document.wording import closest, enumerate_words
 from vmcjob.document.writer import format_path, format_short, format_value, write
@@ -32,10 +34,12 @@ __all__ = [
     "Reader",
     "Rule",
     "above",
+    "accept",
     "at_least",
     "between",
     "closest",
     "enumerate_words",
+    "expected",
     "format_path",
     "format_short",
     "format_value",

@@ -55,12 +55,13 @@ class Record:
 class Submission:
     """submission.json: who was asked to run it; the worker is added once it has been started.
 
-    `pid` and `process_start` are the local launcher's, and None for a batch system, where
-    `job_id` says everything.
+    For a local submission, `pid` and `process_start` are the launcher's. For a batch system they
+    are missing until the job's supervisor has started and put itself there; `job_name` and
+    `array_index` find the job when a crash came between this record and the job id.
     """
 
     scheduler: str
-    job_id: str
+    job_id: str | None  # None: written before the batch system has answered
     host: str = field(default_factory=host_name)
     pid: int | None = None
     process_start: int | None = None
@@ -68,6 +69,10 @@ class Submission:
     worker_pid: int | None = None
     worker_start: int | None = None
     started_at: float | None = None
+    job_name: str | None = None  # no two submissions to a batch system share one
+    array_index: int | None = None
+    number: int = 0  # how many submissions to a batch system there were before
+    cancelled_at: float | None = None
 
     @property
     def launcher(self) -> Process | None:

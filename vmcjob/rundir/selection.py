@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vmcjob.errors import NotFoundError, RunDirError, UsageError
 from vmcjob.rundir.directory import RunDir
+from vmcjob.rundir.records import Submission
 
 LAST = "@last"
 
@@ -67,8 +68,14 @@ def _last(root: Path, runs: list[RunDir]) -> list[RunDir]:
     if not submitted:
         raise NotFoundError(f"no run has been submitted in {root}")
     latest = max((submission for _, submission in submitted), key=lambda s: s.submitted_at)
-    job = (latest.job_id, latest.launcher)  # a local job id is a pid, which may come back
-    return [run for run, found in submitted if (found.job_id, found.launcher) == job]
+    return [run for run, found in submitted if _batch(found) == _batch(latest)]
+
+
+def _batch(submission: Submission) -> tuple[object, ...]:
+    """What runs that were submitted together share; a local job id is a pid, which may return."""
+    if submission.job_name is not None:  # one moment for all jobs of a submission
+        return (submission.submitted_at,)
+    return submission.job_id, submission.launcher
 
 
 def _age_order(run: RunDir) -> tuple[float, str]:

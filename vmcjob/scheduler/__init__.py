@@ -1,25 +1,22 @@
 """Where runs are sent: the only room that knows how work is queued, started and taken back."""
 
+from vmcjob.scheduler import slurm
 from vmcjob.scheduler.local import serve
-from vmcjob.scheduler.requests import (
-    Cancelled,
-    Receipt,
-    Skipped,
-    Submitted,
-    cancel,
-    choose,
-    preview,
-    submit,
-)
+from vmcjob.scheduler.queue import Watch, look
+from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
+from vmcjob.scheduler.requests import cancel, choose, preview, submit
 
 __all__ = [
     "Cancelled",
     "Receipt",
     "Skipped",
     "Submitted",
+    "Watch",
     "cancel",
     "choose",
+    "look",
     "preview",
     "serve",
+    "slurm",
     "submit",
 ]

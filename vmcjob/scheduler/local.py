@@ -3,7 +3,6 @@
 import fcntl
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import BinaryIO
 
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, list_runs
+from vmcjob.supervisor import note_end
 
 POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
 
@@ -108,7 +108,7 @@ def serve(root: Path, orders: BinaryIO) -> None:
     workers: dict[subprocess.Popen[bytes], RunDir] = {}
     while waiting or workers:
         for worker in [worker for worker in workers if worker.poll() is not None]:
-            _note_end(workers.pop(worker), worker)
+            note_end(workers.pop(worker), worker.pid, worker.returncode)
         slot = _take_slot(root, order.max_parallel) if waiting else None
         if slot is not None and not _is_next(root, waiting[0]):
             os.close(slot)
@@ -188,26 +188,6 @@ def _start(
                 )
             )
         return worker
-
-
-def _note_end(run: RunDir, worker: subprocess.Popen[bytes]) -> None:
-    """Say for a worker that could not say it itself how it ended.
-
-    One that ended by itself has failed; one that was killed is dead, and goes without an outcome.
-    """
-    code = worker.returncode
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
-    # A full disk or a removed run must not take the launcher down; a run that somebody else has
-    # locked meanwhile is theirs.
-    with suppress(OSError, RunDirError), run.lock():
-        if run.read_outcome() is not None:
-            return
-        run.append_attempt("lost", worker_pid=worker.pid, how=how)
-        with open(run.log_path, "a", encoding="utf-8") as log:
-            log.write(f"vmcjob: the worker (pid {worker.pid}) ended by {how} without an outcome\n")
-        if code >= 0:
-            message = f"the worker ended by {how}; its log says more"
-            run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
 
 
 def _take_slot(root: Path, n_slots: int) -> int | None:

@@ -1,16 +1,13 @@
 """What users ask of a scheduler: choose one, submit runs, cancel runs."""
 
-import os
 import shutil
-import subprocess
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
-from vmcjob import __version__
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, Task
-from vmcjob.rundir import Process, Record, RunDir, Submission
+from vmcjob.rundir import Process, RunDir, Submission
+from vmcjob.scheduler import queue, slurm
 from vmcjob.scheduler.local import (
     Order,
     give_order,
@@ -18,63 +15,25 @@ from vmcjob.scheduler.local import (
     queue_lock,
     start_launcher,
 )
+from vmcjob.scheduler.receipt import (
+    UNUSABLE,
+    Cancelled,
+    Receipt,
+    Skipped,
+    Submitted,
+    reason_to_skip,
+)
+from vmcjob.scheduler.records import distinct, make_record, write_spec
 from vmcjob.spec import dump_spec
-from vmcjob.status import Row, State, examine
-
-UNUSABLE = "its directory cannot be used"
-
-
-@dataclass(frozen=True)
-class Submitted:
-    """A run that will be worked on; no job id in a preview."""
-
-    run: RunDir
-    run_id: str
-    job_id: str | None
-
-
-@dataclass(frozen=True)
-class Skipped:
-    """A run that is left alone, and why."""
-
-    run: RunDir
-    run_id: str
-    reason: str
-    error: RunDirError | None = None  # where its directory is of no use
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """What became of a submission, in the order of the plan."""
-
-    submitted: tuple[Submitted, ...]
-    skipped: tuple[Skipped, ...]
-    launcher: subprocess.Popen[bytes] | None = None  # detached: nobody needs to wait for it
-
-
-@dataclass(frozen=True)
-class Cancelled:
-    """What became of one run that was to be cancelled."""
-
-    run_id: str
-    was_active: bool
-    result: str
+from vmcjob.status import State, examine
 
 
 def choose(scheduler: str, is_local: bool) -> str:
     """The scheduler to use: the site's wish, or this machine when asked for by flag."""
     if is_local:
         return "local"
-    if scheduler == "slurm":
-        raise SchedulerError(
-            "the site profile asks for SLURM, which this version cannot submit to yet; "
-            "--local runs on this machine instead"
-        )
-    if scheduler == "auto" and shutil.which("sbatch"):
-        raise SchedulerError(
-            "sbatch is on PATH, so the runs would go to SLURM, which this version cannot submit "
-            "to yet; --local runs on this machine instead"
-        )
+    if scheduler == "slurm" or (scheduler == "auto" and shutil.which("sbatch")):
+        return "slurm"
     return "local"
 
 
@@ -82,13 +41,13 @@ def preview(root: Path, plans: Sequence[Plan]) -> Receipt:
     """What `submit` would do now; writes nothing."""
     submitted: list[Submitted] = []
     skipped: list[Skipped] = []
-    for run_id, (source, task) in _distinct(plans).items():
+    for run_id, (source, task) in distinct(plans).items():
         run = RunDir(root / run_id)
         _refuse_what_needs_a_cluster(task)
         reason = None
         try:
             if run.exists:
-                run.require(_record(source, task))
+                run.require(make_record(source, task))
                 reason = reason_to_skip(examine(run))
         except RunDirError as error:
             skipped.append(Skipped(run, run_id, UNUSABLE, error))
@@ -113,12 +72,12 @@ def submit(
     `worker_command` gets the run directory as its last argument, `vmcjob run` by default.
     """
     root = root.absolute()
-    tasks = _distinct(plans)
+    tasks = distinct(plans)
     for _, task in tasks.values():
         _refuse_what_needs_a_cluster(task)
     for run_id, (source, task) in tasks.items():
         if not RunDir(root / run_id).exists:
-            RunDir.create(root, _record(source, task), dump_spec(task.spec))
+            RunDir.create(root, make_record(source, task), dump_spec(task.spec))
     with queue_lock(root):
         plan = preview(root, plans)
         if not plan.submitted:
@@ -146,6 +105,9 @@ def submit(
 
 def cancel(run: RunDir) -> Cancelled:
     """Take a run out of the queue, or ask its worker to stop at the next checkpoint."""
+    submission = run.read_submission()
+    if submission is not None and submission.job_name is not None:
+        return slurm.cancel(run, queue.look([run]))
     found = examine(run)
     if not found.state.is_active:
         return Cancelled(found.run_id, False, f"not active ({found.state.lower()})")
@@ -166,28 +128,6 @@ def cancel(run: RunDir) -> Cancelled:
         return Cancelled(found.run_id, False, "ended just now")
 
 
-def reason_to_skip(found: Row) -> str | None:
-    """Why a run in this state is not submitted again; None when it is."""
-    match found.state:
-        case State.FINISHED:
-            return f"finished, but {found.message}" if found.message else "finished"
-        case State.QUEUED:
-            return "queued"
-        case State.RUNNING:
-            return "running"
-        case State.STOPPING:
-            return "still stopping; submit it again when it has stopped"
-        case State.DIVERGED:
-            return "diverged; change the spec, for example to a smaller optimizer.learning_rate"
-        case State.NEW | State.CANCELLED | State.PREEMPTED | State.FAILED | State.DEAD:
-            return None
-
-
-def _distinct(plans: Sequence[Plan]) -> dict[str, tuple[str, Task]]:
-    """Source and task by run id; the same science named twice is one run."""
-    return {task.run_id: (plan.source, task) for plan in plans for task in plan.tasks}
-
-
 def _refuse_what_needs_a_cluster(task: Task) -> None:
     if task.spec.resources.nodes > 1:
         raise SchedulerError(
@@ -196,23 +136,9 @@ def _refuse_what_needs_a_cluster(task: Task) -> None:
         )
 
 
-def _record(source: str, task: Task) -> Record:
-    return Record(
-        run_id=task.run_id,
-        name=task.name,
-        point=task.point,
-        seed=task.seed,
-        science_sha256=task.science_sha256,
-        source=os.path.abspath(source),
-        vmcjob_version=__version__,
-    )
-
-
 def _hand_over(run: RunDir, task: Task, job_id: str, launcher_pid: int) -> None:
     """Record who will run it, and the spec's present resources: the science is the same."""
-    text = dump_spec(task.spec)
-    if text != run.read_spec_text():
-        run.write_spec_text(text)
+    write_spec(run, dump_spec(task.spec))
     launcher = Process.of_pid(launcher_pid)
     run.clear_cancellation()
     run.write_submission(

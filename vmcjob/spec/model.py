@@ -21,6 +21,7 @@ from vmcjob.document import (
     matching,
     one_of,
 )
+from vmcjob.resources import MEMORY, ONE_LINE, WALL_TIME, wall_time_s
 from vmcjob.spec.elements import NUCLEAR_CHARGES, SYMBOLS
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
@@ -237,26 +238,17 @@ class Resources:
     nodes: Annotated[int, between(1, 100_000), "number of machines"] = 1
     gpus: Annotated[int, between(0, 1000), "per node"] = 1
     cpus: Annotated[int | None, between(1, 100_000), "per node"] = None
-    time: Annotated[
-        str | None,
-        matching(
-            r"(?![0:-]+$)(\d{1,3}-)?\d{1,3}:[0-5]\d:[0-5]\d",
-            'a wall time like "02:30:00" or "1-12:00:00"',
-        ),
-        "wall time",
-    ] = None
-    mem: Annotated[
-        str | None, matching(r"[1-9]\d{0,5}[MGT]B?", 'an amount of memory like "16GB"'), "per node"
-    ] = None
+    time: Annotated[str | None, WALL_TIME, "wall time"] = None
+    mem: Annotated[str | None, MEMORY, "per node"] = None
+    gres: Annotated[str | None, ONE_LINE, "generic resources, instead of gpus"] = None
+    partition: Annotated[str | None, ONE_LINE, "queue of machines"] = None
+    qos: Annotated[str | None, ONE_LINE, "quality of service"] = None
+    constraint: Annotated[str | None, ONE_LINE, "features that a node must have"] = None
 
     @property
     def time_s(self) -> float | None:
         """The wall time in seconds."""
-        if self.time is None:
-            return None
-        days, _, clock = self.time.rpartition("-")
-        hours, minutes, seconds = map(int, clock.split(":"))
-        return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
+        return None if self.time is None else wall_time_s(self.time)
 
 
 @dataclass(frozen=True)

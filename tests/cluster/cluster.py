@@ -1,0 +1,191 @@
+"""The testbed as tests see it, and a folder in which a user of it works."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import vmcjob
+from vmcjob.rundir import RunDir, list_runs
+from vmcjob.store import RunStore
+
+TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
+PATIENCE_S = 400.0  # a loaded machine is slow, and no failure
+
+SPEC = """
+name = "h"
+seeds = {seeds}
+[system]
+atoms = [["H", 0.0, 0.0, 0.0]]
+[ansatz]
+determinants = 1
+layers = 1
+one_electron_width = 4
+two_electron_width = 4
+jastrow = false
+[sampler]
+walkers = 16
+warmup = 3
+[train]
+steps = {train}
+[evaluate]
+steps = {evaluate}
+warmup = 3
+[output]
+flush_seconds = 0.2
+snapshots = 0
+[resources]
+gpus = 0
+{extra}
+"""
+
+
+class Cluster:
+    """The testbed itself."""
+
+    def __init__(self) -> None:
+        self.environment: dict[str, str] = {}
+
+    def up(self, *options: str) -> None:
+        """Bring it up, or leave it as it is."""
+        subprocess.run([TESTBED, "up", *options], check=True, timeout=120)
+        command = ["bash", "-c", 'eval "$("$0" env)"; env -0', TESTBED]
+        said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found = dict(item.split("=", 1) for item in said.split("\0") if item)
+        self.environment = {name: found[name] for name in ("PATH", "SLURM_CONF")}
+
+    def down(self) -> None:
+        """Nothing of it stays."""
+        subprocess.run([TESTBED, "down"], check=True, timeout=120)
+
+    def call(self, *command: str) -> str:
+        """What a program of SLURM says."""
+        return subprocess.run(
+            command,
+            env=os.environ | self.environment,
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=60,
+        ).stdout
+
+    def job_ids(self) -> list[str]:
+        """Jobs that have not ended, elements of arrays one by one."""
+        return self.call("squeue", "--noheader", "--array", "--format=%i").split()
+
+
+@dataclass
+class Room:
+    """Where a user types commands; `extra` is more of their environment."""
+
+    cluster: Cluster
+    cwd: Path
+    extra: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def runs(self) -> Path:
+        return self.cwd / "runs"
+
+    @property
+    def environment(self) -> dict[str, str]:
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(("VMCJOB_", "SLURM_"))}
+        ours = {
+            "HOME": str(self.cwd),
+            "PYTHONPATH": str(Path(vmcjob.__file__).parents[1]),
+            "JAX_PLATFORMS": "cpu",
+            "OMP_NUM_THREADS": "1",
+        }
+        return kept | ours | self.cluster.environment | dict(self.extra)
+
+    def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a vmcjob command to its end, whatever that is."""
+        return subprocess.run(
+            [sys.executable, "-P", "-m", "vmcjob", *arguments],
+            cwd=self.cwd,
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=120,
+        )
+
+    def run(self, *arguments: str) -> str:
+        """Standard output of a vmcjob command that succeeds."""
+        done = self.start(*arguments)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def spec(self, seeds: int = 1, train: int = 20, evaluate: int = 40, extra: str = "") -> str:
+        """Write a spec of the hydrogen atom that takes seconds; its name."""
+        text = SPEC.format(seeds=list(range(seeds)), train=train, evaluate=evaluate, extra=extra)
+        (self.cwd / "h.toml").write_text(text)
+        return "h.toml"
+
+    def status(self, *selectors: str) -> list[dict[str, Any]]:
+        """The rows of `vmcjob status`."""
+        return json.loads(self.run("status", "--json", *selectors))["runs"]
+
+    def states(self) -> Counter[str]:
+        return Counter(row["state"] for row in self.status())
+
+    def wait_for(self, **wanted: int) -> None:
+        """Wait until so many runs are in these states, and no others."""
+        self.wait_until(lambda: self.states() == Counter(wanted), f"{wanted}")
+
+    def wait_until(self, is_reached: Callable[[], object], what: str) -> None:
+        """Return as soon as it is so; meanwhile requeued jobs need not wait two minutes."""
+        deadline = time.monotonic() + PATIENCE_S
+        while not is_reached():
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain until {what}; {self.describe()}")
+            self.hurry()
+            time.sleep(0.3)
+
+    def hurry(self) -> None:
+        """Let requeued jobs start now: SLURM would make them wait for two minutes."""
+        lines = self.cluster.call("squeue", "--noheader", "--array", "--format=%i %r").splitlines()
+        for job_id, reason in (line.split(" ", 1) for line in lines):
+            if reason == "BeginTime":
+                command = ["scontrol", "update", f"JobId={job_id}", "StartTime=now"]
+                subprocess.run(command, env=self.environment, capture_output=True)
+
+    def describe(self) -> str:
+        """Everything that may tell why a test waited in vain."""
+        logs = [*self.runs.glob(".slurm/*/*_log.err"), *self.runs.glob("*/log.txt")]
+        texts = [f"{path}:\n{path.read_text()[-2000:]}" for path in logs]
+        return "\n".join([self.start("status").stdout, self.cluster.call("squeue"), *texts])
+
+    def list(self) -> list[RunDir]:
+        return list_runs(self.runs)
+
+    def only_run(self) -> RunDir:
+        (run,) = self.list()
+        return run
+
+    def close(self) -> None:
+        """End what still runs."""
+        for job_id in self.cluster.job_ids():
+            subprocess.run(["scancel", job_id], env=self.environment, capture_output=True)
+            subprocess.run(
+                ["scancel", "--full", "--signal=KILL", job_id],
+                env=self.environment,
+                capture_output=True,
+            )
+
+
+def series(run: RunDir) -> dict[str, np.ndarray]:
+    """Everything that a finished run recorded, except the time that it took."""
+    store = RunStore.open(run.store_path, "r", run_id=run.read_record().run_id)
+    recorded: dict[str, np.ndarray] = {}
+    for group in ("train", "evaluate"):
+        for name, column in store.series(group).items():
+            if name != "wall_time":
+                recorded[f"{group}/{name}"] = column
+    return recorded

@@ -1,0 +1,50 @@
+"""The life of a job on a real SLURM: submitted, watched, finished, aggregated."""
+
+import json
+import subprocess
+
+import pytest
+
+from tests.cluster.cluster import TESTBED, Cluster, Room
+
+pytestmark = pytest.mark.timeout(900)
+
+
+def test_bringing_the_testbed_up_twice_changes_nothing(cluster: Cluster):
+    before = cluster.call("scontrol", "show", "config")
+    done = subprocess.run([TESTBED, "up"], capture_output=True, text=True, timeout=60)
+    assert "already up" in done.stderr
+    boot = [line for line in before.splitlines() if line.startswith("BOOT_TIME")]
+    assert boot[0] in cluster.call("scontrol", "show", "config")
+
+
+def test_from_submit_to_an_energy_without_accounting(room: Room):
+    """Every state in its turn, and energies while it runs, from another process each time."""
+    spec = room.spec(seeds=2, train=50, evaluate=4000)
+    (drawn,) = json.loads(room.run("submit", "--dry-run", "--json", "--max-parallel=1", spec))[
+        "jobs"
+    ]
+    done = json.loads(room.run("submit", "--json", "--max-parallel", "1", spec))
+    job_id = done["submitted"][0]["job_id"].partition("_")[0]
+    assert [item["job_id"] for item in done["submitted"]] == [f"{job_id}_0", f"{job_id}_1"]
+    (submitted,) = room.runs.glob(f".slurm/*/{job_id}_submission.sh")
+    assert submitted.read_text() == drawn["script"]
+    assert submitted.parent.name == drawn["job_name"]
+
+    room.wait_for(RUNNING=1, QUEUED=1)
+    (queued,) = [row for row in room.status() if row["state"] == "QUEUED"]
+    assert queued["message"] == "waits for its turn in the array"
+    again = json.loads(room.run("submit", "--json", spec))
+    assert again["submitted"] == []
+    assert sorted(item["reason"] for item in again["skipped"]) == ["queued", "running"]
+
+    def shows_an_energy() -> bool:
+        rows = room.status()
+        return any(row["state"] == "RUNNING" and row["error"] is not None for row in rows)
+
+    room.wait_until(shows_an_energy, "a running run shows an energy")
+    room.wait_for(FINISHED=2)
+    (row,) = json.loads(room.start("aggregate", "--json").stdout)["rows"]
+    assert row["runs"] == 2
+    assert row["n_steps"] == 8000
+    assert abs(row["energy"] + 0.5) < 0.05  # a tiny network, hardly trained

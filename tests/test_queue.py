@@ -1,0 +1,90 @@
+"""What is made of the words of squeue and sacct, here spoken by stand-ins."""
+
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.runs import make_run
+from vmcjob import scheduler
+from vmcjob.errors import SchedulerError
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
+from vmcjob.status import Stage
+
+
+def submitted(root: Path, index: int, **changes) -> RunDir:
+    run = make_run(root, f"h2-{index:010}")
+    values = {"job_id": f"22_{index}", "job_name": "h2-abc", "array_index": index}
+    run.write_submission(Submission(scheduler="slurm", **(values | changes)))
+    return run
+
+
+def test_one_squeue_call_answers_for_all_runs_of_all_arrays(programs, tmp_path):
+    """A pending reason comes in plain words, an unknown one in SLURM's own."""
+    programs.make(
+        "squeue",
+        "22_0|h2-abc|RUNNING|1700000000|None\n"
+        "22_1|h2-abc|PENDING|N/A|Priority\n"
+        "22_2|h2-abc|PENDING|N/A|(QOSMaxGRESPerUser)\n"
+        "23|h2-def|PENDING|N/A|SomethingNew\n"
+        "24_0|h2-abc-other|RUNNING|1700000000|None\n",
+    )
+    runs = [submitted(tmp_path, index) for index in range(3)]
+    runs.append(submitted(tmp_path, 3, job_id=None, job_name="h2-def", array_index=None))
+    found = scheduler.look(runs)
+    assert [found[run.path].stage for run in runs] == [Stage.ACTIVE, *[Stage.WAITING] * 3]
+    assert found[runs[0].path].started_at == 1_700_000_000
+    assert [found[run.path].words for run in runs[1:]] == [
+        "others come first",
+        "at a limit of the account or its quality of service (QOSMaxGRESPerUser)",
+        "waits: SomethingNew",
+    ]
+    assert found[runs[3].path].job_id == "23"
+    (call,) = programs.calls("squeue")
+    assert "--name=h2-abc,h2-def" in call
+    assert programs.calls("sacct") == []
+
+
+def test_accounting_is_asked_once_for_what_the_queue_has_forgotten(programs, tmp_path):
+    programs.make("squeue")
+    programs.make(
+        "sacct", "22_0|h2-abc|CANCELLED by 1000|1700000000\n22_1|h2-abc|OUT_OF_MEMORY|1700000000\n"
+    )
+    runs = [submitted(tmp_path, index) for index in range(3)]
+    found = scheduler.look(runs)
+    assert [found[run.path].stage for run in runs] == [Stage.ENDED] * 3
+    assert [found[run.path].is_cancelled for run in runs] == [True, False, False]
+    assert found[runs[1].path].words == "out of memory; ask for more (--mem)"
+    assert found[runs[2].path].job_id is None
+    assert len(programs.calls("sacct")) == 1
+
+
+@pytest.mark.parametrize("has_sacct", [False, True])
+def test_without_accounting_what_is_forgotten_has_ended(programs, tmp_path, has_sacct):
+    programs.make("squeue")
+    if has_sacct:
+        programs.make("sacct", code=1, error="Slurm accounting storage is disabled\n")
+    run = submitted(tmp_path, 0)
+    assert scheduler.look([run])[run.path].stage is Stage.ENDED
+
+
+def test_settled_and_local_runs_are_no_business_of_slurms(programs, tmp_path):
+    """`vmcjob status` on a hundred finished runs calls nothing."""
+    programs.make("squeue", code=1, error="must not be called")
+    finished = submitted(tmp_path, 0)
+    finished.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED, time=time.time() + 1))
+    local = make_run(tmp_path, "h2-1111111111")
+    local.write_submission(Submission(scheduler="local", job_id="local-1"))
+    assert scheduler.look([finished, local]) == {}
+    assert programs.calls("squeue") == []
+
+
+def test_a_machine_without_slurm_knows_nothing_of_jobs(programs, tmp_path):
+    assert scheduler.look([submitted(tmp_path, 0)]) == {}
+
+
+def test_what_squeue_complains_of_is_told_in_its_words(programs, tmp_path):
+    words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
+    programs.make("squeue", code=1, error=words)
+    with pytest.raises(SchedulerError, match=r"squeue: .*Unable to contact slurm controller"):
+        scheduler.look([submitted(tmp_path, 0)])

@@ -1,0 +1,183 @@
+"""The supervisor with real, if simple, workers; SLURM's programs are stand-ins."""
+
+import os
+import signal
+import sys
+import threading
+import time
+from dataclasses import replace
+
+import pytest
+
+from tests.runs import Programs, make_run, wait_until
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
+from vmcjob.supervisor import Job, Supervisor
+
+JOB = Job("22_3", "25", 0)
+# Counts the stop signals that come, and stops at a checkpoint after the first and half a second.
+WORKER = """
+import signal, sys, time
+from pathlib import Path
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+
+run = RunDir(Path(sys.argv[1]))
+n_signals = 0
+
+def count(number, frame):
+    global n_signals
+    n_signals += 1
+
+signal.signal(signal.SIGUSR2, count)
+run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=int(sys.argv[2]), n_steps=10))
+print("ready", flush=True)
+while not n_signals:
+    time.sleep(0.02)
+time.sleep(0.5)
+print("signals", n_signals, flush=True)
+run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message="stopped"))
+sys.exit(75)
+"""
+
+
+@pytest.fixture
+def run(tmp_path) -> RunDir:
+    run = make_run(tmp_path)
+    run.write_submission(
+        Submission(scheduler="slurm", job_id=None, job_name="h2-abc", array_index=3)
+    )
+    return run
+
+
+@pytest.fixture
+def slurm(programs) -> Programs:
+    """Asked politely, it has no end of the wall time, cancels nothing and requeues everything."""
+    programs.make("squeue", "NONE\n")
+    programs.make("scontrol", "JobId=25 JobState=RUNNING Restarts=0\n")
+    return programs
+
+
+def supervisor(run: RunDir, program: str, *arguments: str, spare_s: float = 1.0) -> Supervisor:
+    command = (sys.executable, "-c", program, str(run.path), *arguments)
+    return Supervisor(str(run.path), "h2-abc", command, spare_s)
+
+
+def supervise(run: RunDir, *numbers: signal.Signals, step: int = 1, spare_s: float = 1.0) -> int:
+    """An attempt of `WORKER` in which SLURM sends these signals as soon as it is ready."""
+
+    def interfere() -> None:
+        wait_until(lambda: run.log_path.exists() and "ready" in run.log_path.read_text(), "ready")
+        for number in numbers:
+            os.kill(os.getpid(), number)
+            time.sleep(0.1)
+
+    thread = threading.Thread(target=interfere)
+    thread.start()
+    try:
+        return supervisor(run, WORKER, str(step), spare_s=spare_s).supervise(JOB)
+    finally:
+        thread.join()
+
+
+def test_a_finished_worker_ends_the_job_well(run, slurm):
+    program = """
+import sys
+from pathlib import Path
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir
+print("hello")
+RunDir(Path(sys.argv[1])).write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
+"""
+    assert supervisor(run, program).supervise(JOB) == 0
+    assert run.log_path.read_text() == "hello\n"
+    submission = run.read_submission()
+    assert submission is not None
+    assert (submission.job_id, submission.pid) == ("22_3", os.getpid())
+    assert submission.worker is not None
+    assert submission.started_at is not None
+    assert slurm.calls("scontrol") == []
+
+
+def test_of_many_signals_the_worker_hears_one_and_its_element_alone_is_requeued(run, slurm):
+    """SLURM signals the whole tree, and warns before it terminates."""
+    signals = (signal.SIGURG, signal.SIGCONT, signal.SIGTERM, signal.SIGURG)
+    assert supervise(run, *signals) == 75
+    assert run.log_path.read_text().splitlines() == ["ready", "signals 1"]
+    assert slurm.calls("scontrol") == ["requeue 22_3"]
+
+
+def test_the_deadline_comes_before_the_end_of_the_wall_time(run, slurm):
+    end = time.time() + 4
+    slurm.make("squeue", f"{end:.0f}\n")
+    assert supervise(run, spare_s=2.0) == 75
+    assert time.time() < end
+    assert slurm.calls("scontrol") == ["requeue 22_3"]
+
+
+def test_a_wall_time_too_short_for_a_step_is_a_failure_and_no_endless_requeueing(run, slurm):
+    slurm.make("squeue", f"{time.time() + 2:.0f}\n")
+    assert supervise(run) == 75
+    run.log_path.unlink()
+    slurm.make("squeue", f"{time.time() + 2:.0f}\n")
+    assert supervise(run) == 1  # at the same step again
+    outcome = run.read_outcome()
+    assert outcome is not None
+    assert (outcome.outcome, "ask for more (-t)" in outcome.message) == (Outcome.FAILED, True)
+    assert len(slurm.calls("scontrol")) == 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_cancelled"),
+    [
+        ("JobId=25 JobState=COMPLETING Restarts=0", True),
+        ("JobId=25 JobState=COMPLETING Restarts=1", False),  # being requeued
+        ("JobId=25 JobState=RUNNING Restarts=0", False),  # being preempted
+    ],
+)
+def test_a_termination_is_a_cancellation_unless_slurm_brings_the_job_back(
+    run, slurm, answer, is_cancelled
+):
+    """After SIGTERM, whether there is another attempt is decided by SLURM and never by us."""
+    slurm.make("scontrol", answer)
+    assert supervise(run, signal.SIGTERM) == 75
+    submission = run.read_submission()
+    assert submission is not None
+    assert (submission.cancelled_at is not None) is is_cancelled
+    assert not any("requeue" in call for call in slurm.calls("scontrol"))
+
+
+@pytest.mark.parametrize(
+    ("program", "code", "outcome", "how"),
+    [
+        ("raise SystemExit(3)", 3, Outcome.FAILED, "exit code 3"),
+        ("import os; os.kill(os.getpid(), 9)", 9, None, "SIGKILL"),
+        ("raise SystemExit(137)", 9, None, "SIGKILL"),  # as a container reports it
+    ],
+)
+def test_a_worker_without_a_word_has_failed_or_is_dead(run, slurm, program, code, outcome, how):
+    assert supervisor(run, program).supervise(JOB) == code
+    found = run.read_outcome()
+    assert (found.outcome if found else None) == outcome
+    assert run.read_attempts()[-1]["how"] == how
+    assert slurm.calls("scontrol") == []
+
+
+def test_a_job_whose_run_was_submitted_anew_or_cancelled_does_nothing(run, slurm):
+    """It may start late, after its place has been taken."""
+    submission = run.read_submission()
+    assert submission is not None
+    for changes in ({"job_name": "h2-def"}, {"cancelled_at": 1.0}):
+        run.write_submission(replace(submission, **changes))
+        assert supervisor(run, "raise SystemExit(3)").supervise(JOB) == 0
+        assert not run.log_path.exists()
+
+
+def test_an_element_of_an_array_is_called_as_people_write_it():
+    alone = {"SLURM_JOB_ID": "25"}
+    element = alone | {"SLURM_ARRAY_JOB_ID": "22", "SLURM_ARRAY_TASK_ID": "3"}
+    assert Job.from_environment(alone) == Job("25", "25", 0)
+    assert Job.from_environment(element | {"SLURM_RESTART_COUNT": "2"}) == Job("22_3", "25", 2)
+
+
+def test_an_earlier_outcome_does_not_outlive_the_start(run, slurm):
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED))
+    supervisor(run, "import os; os.kill(os.getpid(), 9)").supervise(JOB)
+    assert run.read_outcome() is None

@@ -1,0 +1,47 @@
+"""What may be asked of a batch system, and how it is written: the words of sbatch."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from vmcjob.document import accept, expected, format_short, keys_of, matching
+from vmcjob.errors import UsageError
+
+ONE_LINE = matching(r"[^\x00-\x1f\x7f]+", "a string of one line")
+WALL_TIME = matching(
+    r"(?![0:-]+$)(\d{1,3}-)?\d{1,3}:[0-5]\d:[0-5]\d",
+    'a wall time like "02:30:00" or "1-12:00:00"',
+)
+MEMORY = matching(r"[1-9]\d{0,5}[MGT]B?", 'an amount of memory like "16GB"')
+
+
+def wall_time_s(text: str) -> float:
+    """Seconds of a wall time."""
+    days, _, clock = text.rpartition("-")
+    hours, minutes, seconds = map(int, clock.split(":"))
+    return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """Options of sbatch as a site's profile or a command's flags give them; None: not said."""
+
+    account: Annotated[str | None, ONE_LINE, "who pays"] = None
+    partition: Annotated[str | None, ONE_LINE, "queue of machines"] = None
+    qos: Annotated[str | None, ONE_LINE, "quality of service"] = None
+    constraint: Annotated[str | None, ONE_LINE, "features that a node must have"] = None
+    time: Annotated[str | None, WALL_TIME, "wall time"] = None
+    mem: Annotated[str | None, MEMORY, "memory per node"] = None
+    gres: Annotated[str | None, ONE_LINE, "generic resources, instead of the spec's gpus"] = None
+    extra: Annotated[
+        tuple[Annotated[str, ONE_LINE], ...],
+        'further options of sbatch, like ["exclusive", "reservation=vmc"]',
+    ] = ()
+
+    def check(self) -> None:
+        """UsageError if a flag says what cannot be; a profile has been judged by its reader."""
+        for name, key in keys_of(type(self)).items():
+            value = getattr(self, name)
+            if isinstance(value, str) and accept(key.kind, value) is None:
+                raise UsageError(
+                    f"--{name}: expected {expected(key.kind)}, got {format_short(value)}"
+                )

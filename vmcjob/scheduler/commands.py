@@ -1,0 +1,45 @@
+"""SLURM's own programs, each started with a list of arguments and never through a shell."""
+
+import os
+import subprocess
+from collections.abc import Mapping, Sequence
+
+from vmcjob.errors import SchedulerError
+
+TIMEOUT_S = 60.0
+PLAIN: Mapping[str, str] = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
+"""Words in English and times in seconds since the epoch."""
+
+
+def call(*command: str, text: str | None = None) -> str:
+    """Standard output of a command; SchedulerError with its own words if it fails."""
+    done = start(command, text)
+    if done.returncode != 0:
+        raise SchedulerError(f"{command[0]}: {words(done.stderr) or f'exit {done.returncode}'}")
+    return done.stdout
+
+
+def start(command: Sequence[str], text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, whatever that is; SchedulerError if there is no such command."""
+    try:
+        return subprocess.run(
+            command,
+            input=text or "",
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            env=os.environ | PLAIN,
+            timeout=TIMEOUT_S,
+            check=False,
+        )
+    except FileNotFoundError:
+        raise SchedulerError(f"{command[0]} is not on PATH; is this a SLURM machine?") from None
+    except subprocess.TimeoutExpired:
+        raise SchedulerError(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
+
+
+def words(stderr: str) -> str:
+    """What SLURM said, in one line and without its program's name before every clause."""
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    said = (line.partition(": ")[2] or line for line in lines)
+    return "; ".join(dict.fromkeys(line.removeprefix("error: ") for line in said))

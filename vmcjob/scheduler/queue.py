@@ -1,0 +1,159 @@
+"""What SLURM says about runs: one squeue call and, where there are questions left, one of sacct."""
+
+import shutil
+import time
+from collections.abc import Iterable, Mapping, Sequence
+
+from vmcjob.errors import SchedulerError
+from vmcjob.rundir import Outcome, RunDir, Submission
+from vmcjob.scheduler import commands
+from vmcjob.status import Queue, Stage, Ticket
+
+Key = tuple[str, int | None]
+"""Job name and index in its array: known before the job has an id."""
+
+LONGEST_ARGUMENT = 100_000  # bytes; Linux refuses a single argument of more than 131071
+REFRESH_S = 10.0  # a cluster's controller is shared: between two looks of one watching process
+WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"}
+ACTIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING", "RESIZING"}
+REASONS: Mapping[str, str] = {
+    "None": "waits for the scheduler to look at it",
+    "Priority": "others come first",
+    "Resources": "waits for free nodes",
+    "JobArrayTaskLimit": "waits for its turn in the array",
+    "BeginTime": "requeued; starts again in a moment",
+    "Dependency": "waits for another job",
+    "DependencyNeverSatisfied": "waits for a job that has failed; cancel it",
+    "JobHeldUser": "held by its owner; scontrol release lets it go",
+    "JobHeldAdmin": "held by an administrator",
+    "PartitionTimeLimit": "asks for more time than the partition allows; cancel it",
+    "PartitionNodeLimit": "asks for more nodes than the partition allows; cancel it",
+    "PartitionDown": "the partition is down",
+    "PartitionInactive": "the partition is closed",
+    "ReqNodeNotAvail": "its nodes are down or reserved",
+    "Reservation": "waits for its reservation",
+    "Licenses": "waits for a licence",
+    "launch failed requeued held": "could not be launched and is held; ask an administrator",
+}
+ENDS: Mapping[str, str] = {
+    "TIMEOUT": "the wall time ended before the worker had stopped",
+    "NODE_FAIL": "the node failed",
+    "OUT_OF_MEMORY": "out of memory; ask for more (--mem)",
+    "PREEMPTED": "preempted, and not requeued",
+    "BOOT_FAIL": "the node did not boot",
+    "DEADLINE": "its deadline passed",
+    "FAILED": "the job ended without a word of the worker; its job log says more",
+    "COMPLETED": "the job ended without a word of the worker; its job log says more",
+}
+
+
+def look(runs: Iterable[RunDir]) -> Queue:
+    """What SLURM knows about those of the runs that it was given and that are not settled.
+
+    SchedulerError if it cannot be asked. Runs that it has forgotten have ended. On a machine
+    without SLURM nothing is known.
+    """
+    asked = {run: submission for run in runs if (submission := _open_submission(run))}
+    if not asked or shutil.which("squeue") is None:
+        return {}
+    tickets = dict(_squeue(sorted({s.job_name for s in asked.values() if s.job_name})))
+    lost = [s for s in asked.values() if _key(s) not in tickets]
+    if lost:
+        tickets |= dict(_sacct(lost))
+    forgotten = Ticket(Stage.ENDED)
+    return {run.path: tickets.get(_key(s), forgotten) for run, s in asked.items()}
+
+
+class Watch:
+    """Looks again and again, but asks SLURM only every few seconds.
+
+    When SLURM cannot be asked, what the run directories say has to do; `error` tells.
+    """
+
+    def __init__(self) -> None:
+        self.error: SchedulerError | None = None
+        self._seen: Queue = {}
+        self._asked_at = float("-inf")
+
+    def look(self, runs: Sequence[RunDir]) -> Queue:
+        """The latest answer, or a new one."""
+        if time.monotonic() - self._asked_at >= REFRESH_S:
+            self._asked_at = time.monotonic()
+            try:
+                self._seen, self.error = look(runs), None
+            except SchedulerError as error:
+                self._seen, self.error = {}, error
+        return self._seen
+
+
+def explain(reason: str) -> str:
+    """Why a job waits, in plain words; SLURM's own word where there are none."""
+    word = reason.strip("()").split(",")[0]
+    if word.startswith(("QOS", "Assoc", "Max")):
+        return f"at a limit of the account or its quality of service ({word})"
+    return REASONS.get(word, f"waits: {word}")
+
+
+def _open_submission(run: RunDir) -> Submission | None:
+    """The run's job, if SLURM may still know something that the run does not."""
+    submission = run.read_submission()
+    if submission is None or submission.job_name is None:
+        return None
+    outcome = run.read_outcome()
+    if outcome is None or outcome.outcome is Outcome.PREEMPTED:
+        return submission
+    return submission if outcome.time <= submission.submitted_at else None
+
+
+def _key(submission: Submission) -> Key:
+    return submission.job_name or "", submission.array_index
+
+
+def _squeue(names: Sequence[str]) -> Iterable[tuple[Key, Ticket]]:
+    """All jobs of these names that SLURM still has, also those that ended a moment ago."""
+    joined = ",".join(names)
+    which = f"--name={joined}" if len(joined) < LONGEST_ARGUMENT else "--me"
+    text = commands.call(
+        "squeue", "--noheader", "--array", "--states=all", which, "--format=%i|%j|%T|%S|%r"
+    )
+    for line in text.splitlines():
+        job_id, name, state, started, reason = line.split("|", 4)
+        yield (name, _index(job_id)), _ticket(job_id, state, started, reason)
+
+
+def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
+    """What the accounting remembers; nothing where there is none."""
+    names = ",".join(sorted({s.job_name for s in lost if s.job_name}))
+    since = int(min(s.submitted_at for s in lost))
+    columns = "--format=JobID,JobName,State,Start"
+    which = [f"--name={names}"] if len(names) < LONGEST_ARGUMENT else []
+    # sacct reads the seconds since the epoch only in this form.
+    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
+    try:
+        done = commands.start(
+            ["sacct", "-n", "-P", "-X", "--array", *which, f"--starttime={start}", columns]
+        )
+    except SchedulerError:  # sites without accounting need not have sacct
+        return
+    if done.returncode != 0:
+        return
+    for line in done.stdout.splitlines():
+        job_id, name, state, started = line.split("|", 3)
+        yield (name, _index(job_id)), _ticket(job_id, state, started, "")
+
+
+def _ticket(job_id: str, state: str, started: str, reason: str) -> Ticket:
+    word = state.split()[0]  # accounting writes "CANCELLED by 1000"
+    began = float(started) if started.isdigit() else None
+    if word in WAITING:
+        return Ticket(Stage.WAITING, job_id, explain(reason))
+    if word in ACTIVE:
+        return Ticket(Stage.ACTIVE, job_id, started_at=began)
+    is_cancelled = word == "CANCELLED"
+    return Ticket(Stage.ENDED, job_id, ENDS.get(word, ""), is_cancelled, began)
+
+
+def _index(job_id: str) -> int | None:
+    """The index of an array's element: 3 of 22_3; accounting may hold pending ones as 22_[4-7]."""
+    index = job_id.partition("_")[2]
+    return int(index) if index.isdigit() else None

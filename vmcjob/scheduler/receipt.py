@@ -1,0 +1,64 @@
+"""What a scheduler answers: which runs it took, which it left alone, what became of a cancel."""
+
+import subprocess
+from dataclasses import dataclass
+
+from vmcjob.errors import RunDirError
+from vmcjob.rundir import RunDir
+from vmcjob.status import Row, State
+
+UNUSABLE = "its directory cannot be used"
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A run that will be worked on; no job id in a preview."""
+
+    run: RunDir
+    run_id: str
+    job_id: str | None
+
+
+@dataclass(frozen=True)
+class Skipped:
+    """A run that is left alone, and why."""
+
+    run: RunDir
+    run_id: str
+    reason: str
+    error: RunDirError | None = None  # where its directory is of no use
+
+
+@dataclass(frozen=True)
+class Receipt:
+    """What became of a submission, in the order of the plan."""
+
+    submitted: tuple[Submitted, ...]
+    skipped: tuple[Skipped, ...]
+    launcher: subprocess.Popen[bytes] | None = None  # detached: nobody needs to wait for it
+
+
+@dataclass(frozen=True)
+class Cancelled:
+    """What became of one run that was to be cancelled."""
+
+    run_id: str
+    was_active: bool
+    result: str
+
+
+def reason_to_skip(found: Row) -> str | None:
+    """Why a run in this state is not submitted again; None when it is."""
+    match found.state:
+        case State.FINISHED:
+            return f"finished, but {found.message}" if found.message else "finished"
+        case State.QUEUED:
+            return "queued"
+        case State.RUNNING:
+            return "running"
+        case State.STOPPING:
+            return "still stopping; submit it again when it has stopped"
+        case State.DIVERGED:
+            return "diverged; change the spec, for example to a smaller optimizer.learning_rate"
+        case State.NEW | State.CANCELLED | State.PREEMPTED | State.FAILED | State.DEAD:
+            return None

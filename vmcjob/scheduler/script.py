@@ -1,0 +1,114 @@
+"""From a request to the text of an sbatch script: pure, and the same with and without SLURM."""
+
+import math
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vmcjob.errors import SchedulerError
+from vmcjob.resources import Request, wall_time_s
+from vmcjob.site import Slurm
+from vmcjob.spec import Resources
+
+WARNING = "URG"
+"""Sent before the end. USR2, submitit's choice, would end the FUSE helper of an image, and with it
+the file system under the running worker; this signal is ignored by all who do not expect it."""
+MOST_SPARE_S = 90.0  # stop so long before the end of the wall time: commit, and be requeued
+SPARE_SHARE = 0.25  # but not a larger share of a short wall time
+OWNED = {
+    "account", "array", "chdir", "constraint", "cpus-per-task", "error", "export", "gpus-per-node",
+    "gres", "help", "job-name", "mem", "no-requeue", "nodes", "ntasks", "ntasks-per-node",
+    "open-mode", "output", "parsable", "partition", "qos", "requeue", "signal", "test-only", "time",
+    "usage", "version", "wait", "wckey", "wrap",
+}  # fmt: skip
+_EXTRA = re.compile(r"(?P<key>[a-z][a-z0-9-]*)(?:=(?P<value>.+))?")
+
+
+@dataclass(frozen=True)
+class Options:
+    """All that sbatch is told about one kind of job."""
+
+    resources: Resources
+    flags: Request
+    site: Slurm
+
+    @property
+    def wall_time_s(self) -> float:
+        return wall_time_s(self.first("time") or self.site.time)
+
+    @property
+    def spare_s(self) -> float:
+        """How long before the end of the wall time a worker is asked to stop."""
+        return min(MOST_SPARE_S, SPARE_SHARE * self.wall_time_s)
+
+    def first(self, key: str) -> str | None:
+        """What a flag says, else the spec, else the site."""
+        wishes = (getattr(source, key, None) for source in (self.flags, self.resources, self.site))
+        return next((wish for wish in wishes if wish is not None), None)
+
+    def extra(self) -> dict[str, Any]:  # values as submitit takes them: strings and True
+        """Further options of sbatch; SchedulerError for those that have a key of their own."""
+        found: dict[str, Any] = {}
+        for text in (*self.site.extra, *self.flags.extra):
+            match = _EXTRA.fullmatch(text)
+            if match is None:
+                raise SchedulerError(f"extra '{text}': expected KEY or KEY=VALUE, like exclusive")
+            if match["key"] in OWNED:
+                raise SchedulerError(f"extra '{text}': vmcjob sets --{match['key']} itself")
+            found[match["key"]] = match["value"] or True
+        return found
+
+    def gpus(self) -> int:
+        """GPUs of a node, as far as we know: a free-form gres may mean others."""
+        gres = self.first("gres")
+        if gres is None:
+            return self.resources.gpus
+        numbers = re.findall(r"gpu(?::[^:,]+)?(?::(\d+))?", gres)
+        return sum(int(number or 1) for number in numbers)
+
+    def parameters(self, job_name: str, folder: Path, max_parallel: int) -> dict[str, Any]:
+        """The job in submitit's words."""
+        resources, gres = self.resources, self.first("gres")
+        cpus = resources.cpus
+        return {
+            "job_name": job_name,
+            "nodes": resources.nodes,
+            "ntasks_per_node": 1,
+            "cpus_per_task": cpus,
+            "gpus_per_node": None if gres or not resources.gpus else resources.gpus,
+            "gres": gres,
+            "time": math.ceil(self.wall_time_s / 60),
+            "mem": self.first("mem"),
+            "account": self.first("account"),
+            "partition": self.first("partition"),
+            "qos": self.first("qos"),
+            "constraint": self.first("constraint"),
+            "signal_delay_s": math.ceil(self.spare_s / 2),
+            "array_parallelism": max_parallel,
+            "wckey": None,  # submitit's own would be refused where wckeys are enforced
+            "setup": [*self.site.setup, f"export SUBMITIT_PREEMPT_SIGNAL={WARNING}"],
+            # From 22.05 to 23.11, srun does not see what sbatch was told about CPUs.
+            "srun_args": [] if cpus is None else [f"--cpus-per-task={cpus}"],
+            # Started there, Python finds no modules of the user's beside its own.
+            "additional_parameters": {"requeue": True, "chdir": str(folder)} | self.extra(),
+        }
+
+
+def load_submitit() -> Any:  # a module, imported by those alone who submit
+    """submitit, told which signal to use before it reads that."""
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = WARNING
+    import submitit.slurm.slurm
+
+    return submitit.slurm.slurm
+
+
+def render(parameters: dict[str, Any], folder: Path, python: Sequence[str], n_tasks: int) -> str:
+    """The script, byte for byte as submitit will write it; an array if there are several tasks."""
+    slurm = load_submitit()
+    # What SlurmExecutor does, which refuses to exist on a machine without SLURM.
+    command = slurm._shlex_join([*python, "-u", "-m", "submitit.core._submit", str(folder)])
+    count = n_tasks if n_tasks > 1 else None
+    return slurm._make_sbatch_string(command=command, folder=folder, map_count=count, **parameters)

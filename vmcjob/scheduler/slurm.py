@@ -1,0 +1,323 @@
+"""Runs as SLURM jobs: one array for all runs that ask for the same, submitted through submitit."""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
+from vmcjob.plan import Plan, Task
+from vmcjob.resources import Request, wall_time_s
+from vmcjob.rundir import RunDir, Submission
+from vmcjob.scheduler import commands, queue
+from vmcjob.scheduler.local import python_command, queue_lock
+from vmcjob.scheduler.receipt import (
+    UNUSABLE,
+    Cancelled,
+    Receipt,
+    Skipped,
+    Submitted,
+    reason_to_skip,
+)
+from vmcjob.scheduler.records import distinct, make_record, write_spec
+from vmcjob.scheduler.script import Options, load_submitit, render
+from vmcjob.site import Site
+from vmcjob.spec import dump_spec
+from vmcjob.status import Queue, examine
+from vmcjob.supervisor import Supervisor
+
+DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
+MOST_FILES = 300  # of one finished run
+_MAX_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Array:
+    """Runs that one sbatch submits: an array, or a plain job if there is only one."""
+
+    job_name: str
+    number: int
+    folder: Path
+    runs: tuple[RunDir, ...]
+    options: Options
+    max_parallel: int
+
+    @property
+    def parameters(self) -> dict[str, Any]:  # submitit's words
+        return self.options.parameters(self.job_name, self.folder, self.max_parallel)
+
+    @property
+    def script(self) -> str:
+        """What sbatch will be given."""
+        return render(self.parameters, self.folder, [sys.executable], len(self.runs))
+
+    @property
+    def gpu_hours(self) -> float:
+        """The most that it can cost: every run taking its whole wall time, once."""
+        n_gpus = len(self.runs) * self.options.resources.nodes * self.options.gpus()
+        return n_gpus * self.options.wall_time_s / 3600
+
+    def supervisors(self) -> list[Supervisor]:
+        """What each task of the job does."""
+        return [
+            Supervisor(str(run.path), self.job_name, self.command(run), self.options.spare_s)
+            for run in self.runs
+        ]
+
+    def command(self, run: RunDir) -> tuple[str, ...]:
+        """What starts the worker of a run on its compute host."""
+        return (*python_command(), "run", str(run.path))
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a submission would do now."""
+
+    receipt: Receipt
+    arrays: tuple[Array, ...]
+
+
+def draft(
+    root: Path, plans: Sequence[Plan], site: Site, flags: Request, max_parallel: int | None
+) -> Draft:
+    """Look at everything and decide; writes nothing, and works without SLURM."""
+    root = root.absolute()
+    _refuse_strange_paths(root)
+    flags.check()
+    for _, task in distinct(plans).values():
+        _refuse_what_is_not_here(task)
+    tasks = {RunDir(root / run_id): planned for run_id, planned in distinct(plans).items()}
+    seen = queue.look([run for run in tasks if run.exists])
+    submitted: list[Submitted] = []
+    skipped: list[Skipped] = []
+    for run, (source, task) in tasks.items():
+        reason = None
+        try:
+            if run.exists:
+                run.require(make_record(source, task))
+                reason = reason_to_skip(examine(run, seen))
+        except RunDirError as error:
+            skipped.append(Skipped(run, run.path.name, UNUSABLE, error))
+            continue
+        if reason is None:
+            submitted.append(Submitted(run, run.path.name, None))
+        else:
+            skipped.append(Skipped(run, run.path.name, reason))
+    wanted = {item.run: tasks[item.run][1] for item in submitted}
+    arrays = tuple(_arrays(root, wanted, site, flags, max_parallel))
+    return Draft(Receipt(tuple(submitted), tuple(skipped)), arrays)
+
+
+def submit(
+    root: Path, plans: Sequence[Plan], site: Site, flags: Request, max_parallel: int | None
+) -> Receipt:
+    """Give SLURM what is not finished, running or queued; each run is recorded before its job is.
+
+    A crash between the two leaves a run whose job is found by its name, or, if SLURM has never
+    seen it, a run that the next submission takes up.
+    """
+    root = root.absolute()
+    preflight(draft(root, plans, site, flags, max_parallel).arrays)
+    tasks = distinct(plans)
+    for run_id, (source, task) in tasks.items():
+        if not RunDir(root / run_id).exists:
+            RunDir.create(root, make_record(source, task), dump_spec(task.spec))
+    with queue_lock(root):
+        planned = draft(root, plans, site, flags, max_parallel)
+        job_ids: dict[RunDir, str] = {}
+        now = time.time()
+        for array in planned.arrays:
+            for run in array.runs:
+                write_spec(run, dump_spec(tasks[run.path.name][1].spec))
+            job_ids |= _send(array, now)
+    submitted = tuple(replace(item, job_id=job_ids[item.run]) for item in planned.receipt.submitted)
+    return Receipt(submitted, planned.receipt.skipped)
+
+
+def preflight(arrays: Sequence[Array]) -> None:
+    """SchedulerError if SLURM would refuse one of the jobs, or keep it waiting for ever."""
+    for array in arrays:
+        commands.call("sbatch", "--test-only", text=array.script)
+        _check_time_limit(array.options)
+
+
+def cancel(run: RunDir, seen: Queue) -> Cancelled:
+    """Have SLURM end a run's job, whether it waits or runs; a worker still makes its checkpoint."""
+    found = examine(run, seen)
+    submission = run.read_submission()
+    if submission is None or found.job_id is None or not found.state.is_active:
+        return Cancelled(found.run_id, False, f"not active ({found.state.lower()})")
+    # Before the job is ended, so that its supervisor knows that nobody wants it to come back.
+    run.write_submission(replace(submission, job_id=found.job_id, cancelled_at=time.time()))
+    try:
+        commands.call("scancel", found.job_id)
+    except VmcJobError:
+        run.write_submission(submission)
+        raise
+    return Cancelled(found.run_id, True, f"job {found.job_id} is being cancelled")
+
+
+def _arrays(
+    root: Path,
+    wanted: Mapping[RunDir, Task],
+    site: Site,
+    flags: Request,
+    max_parallel: int | None,
+) -> Iterator[Array]:
+    """Runs that ask for the same go together, as many as SLURM takes in one array."""
+    groups: dict[Options, list[RunDir]] = {}
+    for run, task in wanted.items():
+        options = Options(task.spec.resources, flags, site.slurm)
+        groups.setdefault(options, []).append(run)
+    largest = _largest_array() if wanted else 1
+    chunks = [
+        (options, chunk) for options, runs in groups.items() for chunk in _chunks(runs, largest)
+    ]
+    # Arrays know nothing of each other, so they share out what may run at a time.
+    share = None if max_parallel is None else max(1, max_parallel // max(1, len(chunks)))
+    for options, runs in chunks:
+        number = 1 + max(_number(run) for run in runs)
+        name = _job_name(wanted[runs[0]].name, runs, number)
+        folder = root / ".slurm" / name
+        yield Array(name, number, folder, runs, options, share or len(runs))
+
+
+def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]:
+    for start in range(0, len(runs), length):
+        yield tuple(runs[start : start + length])
+
+
+def _number(run: RunDir) -> int:
+    submission = run.read_submission()
+    return submission.number if submission else 0
+
+
+def _job_name(name: str, runs: Sequence[RunDir], number: int) -> str:
+    """A name that no other submission has, and that a dry run foretells."""
+    identity = json.dumps([number, *(str(run.path) for run in runs)])
+    return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+
+
+def _largest_array() -> int:
+    try:
+        text = commands.call("scontrol", "show", "config")
+    except SchedulerError:
+        text = ""
+    found = _MAX_ARRAY.search(text)
+    return max(1, int(found[1]) - 1 if found else DEFAULT_ARRAY_SIZE - 1)
+
+
+def _send(array: Array, now: float) -> dict[RunDir, str]:
+    """Record the runs' job, submit it, record its id."""
+    before = {run: run.read_submission() for run in array.runs}
+    is_array = len(array.runs) > 1
+    for index, run in enumerate(array.runs):
+        run.write_submission(
+            Submission(
+                scheduler="slurm",
+                job_id=None,
+                submitted_at=now,
+                job_name=array.job_name,
+                array_index=index if is_array else None,
+                number=array.number,
+            )
+        )
+    try:
+        job_ids = _run_sbatch(array)
+    except SchedulerError:
+        # SLURM may have taken the job and its answer been lost: then the record must stand.
+        if not _has_job(array):
+            for run, submission in before.items():
+                run.clear_submission() if submission is None else run.write_submission(submission)
+        raise
+    for run, job_id in zip(array.runs, job_ids, strict=True):
+        submission = run.read_submission()
+        # A job that started at once may have written more than we know.
+        if submission is not None and submission.job_id is None:
+            run.write_submission(replace(submission, job_id=job_id))
+    return dict(zip(array.runs, job_ids, strict=True))
+
+
+def _has_job(array: Array) -> bool:
+    """Whether SLURM has the job; also if it cannot be asked, for then it may."""
+    try:
+        return any(ticket.job_id for ticket in queue.look(array.runs).values())
+    except SchedulerError:
+        return True
+
+
+def _run_sbatch(array: Array) -> list[str]:
+    """Have submitit pickle the supervisors and call sbatch; the job id of every run."""
+    slurm = load_submitit()
+    try:
+        array.folder.mkdir(parents=True, exist_ok=True)
+        with _outside_of_jobs():
+            executor = slurm.SlurmExecutor(array.folder)
+            executor.update_parameters(**array.parameters)
+            with executor.batch():
+                jobs = [executor.submit(supervisor) for supervisor in array.supervisors()]
+    except OSError as error:
+        raise SchedulerError(f"{array.folder}: cannot be written: {error.strerror}") from None
+    except slurm.utils.FailedJobError as error:
+        raise SchedulerError(f"sbatch: {commands.words(str(error))}") from None
+    except (slurm.utils.FailedSubmissionError, RuntimeError) as error:
+        raise SchedulerError(f"sbatch: {error}") from None
+    return [job.job_id for job in jobs]
+
+
+@contextmanager
+def _outside_of_jobs() -> Iterator[None]:
+    """Hide from sbatch what would silently replace the script's options.
+
+    That are SBATCH_… variables, and inside of a job all that describes this job.
+    """
+    inside = ("SLURM_", "SLURMD_", "SRUN_") if "SLURM_JOB_ID" in os.environ else ()
+    hidden = {
+        name: value
+        for name, value in os.environ.items()
+        if name.startswith(("SBATCH_", *inside)) and name != "SLURM_CONF"
+    }
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ |= hidden
+
+
+def _check_time_limit(options: Options) -> None:
+    """Where limits are not enforced, SLURM accepts the job and never starts it."""
+    partition = options.first("partition")
+    if partition is None:
+        return
+    text = commands.call("scontrol", "--oneliner", "show", "partition", partition)
+    found = re.search(r"\bMaxTime=((?:\d+-)?\d+:\d\d:\d\d)", text)
+    if found and wall_time_s(found[1]) < options.wall_time_s:
+        raise SchedulerError(
+            f"partition {partition} allows {found[1]}, and the job asks for more time; "
+            "ask for less (-t) or choose another partition (-p)"
+        )
+
+
+def _refuse_what_is_not_here(task: Task) -> None:
+    if task.spec.resources.nodes > 1:
+        raise SchedulerError(f"{task.run_id}: runs on several nodes are not here yet")
+    if task.spec.container.image is not None:
+        raise SchedulerError(f"{task.run_id}: runs in a container are not here yet")
+
+
+def _refuse_strange_paths(root: Path) -> None:
+    """sbatch reads its options line by line, and expands % in the names of its logs."""
+    text = str(root)
+    if not text.isprintable() or any(letter in text for letter in "%\\'\""):
+        raise SchedulerError(
+            f"{text!r}: SLURM cannot keep its logs below a path with control characters, quotes, "
+            "backslashes or %; choose another --runs"
+        )
