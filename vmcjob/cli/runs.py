@@ -93,10 +93,8 @@ def status(
     elif found:
         put(draw_status(found))
         _say_counts(found)
-    if slurm.error is not None:
-        errors.insert(0, slurm.error)
-    if errors:
-        raise combine(errors)
+    if problems := [error for error in (slurm.error, *errors) if error is not None]:
+        raise combine(problems)
 
 
 @app.command(cls=Command)
