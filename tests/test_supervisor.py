@@ -105,19 +105,17 @@ def test_of_many_signals_the_worker_hears_one_and_its_element_alone_is_requeued(
 
 
 def test_the_deadline_comes_before_the_end_of_the_wall_time(run, slurm):
-    end = time.time() + 4
+    end = time.time() + 30
     slurm.make("squeue", f"{end:.0f}\n")
-    assert supervise(run, spare_s=2.0) == 75
+    assert supervise(run, spare_s=22.0) == 75
     assert time.time() < end
     assert slurm.calls("scontrol") == ["requeue 22_3"]
 
 
 def test_a_wall_time_too_short_for_a_step_is_a_failure_and_no_endless_requeueing(run, slurm):
+    assert supervise(run, signal.SIGURG) == 75
     slurm.make("squeue", f"{time.time() + 2:.0f}\n")
-    assert supervise(run) == 75
-    run.log_path.unlink()
-    slurm.make("squeue", f"{time.time() + 2:.0f}\n")
-    assert supervise(run) == 1  # at the same step again
+    assert supervisor(run, WORKER, "1").supervise(JOB) == 1  # at the same step again
     outcome = run.read_outcome()
     assert outcome is not None
     assert (outcome.outcome, "ask for more (-t)" in outcome.message) == (Outcome.FAILED, True)
@@ -158,6 +156,22 @@ def test_a_worker_without_a_word_has_failed_or_is_dead(run, slurm, program, code
     assert (found.outcome if found else None) == outcome
     assert run.read_attempts()[-1]["how"] == how
     assert slurm.calls("scontrol") == []
+
+
+@pytest.mark.parametrize(("word", "code"), [("FINISHED", 0), ("PREEMPTED", 75)])
+def test_a_signal_after_the_workers_last_word_changes_nothing(run, slurm, word, code):
+    """It has taken its handlers down by then, and dies; what it said is what happened."""
+    program = f"""
+import os, sys
+from pathlib import Path
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir
+RunDir(Path(sys.argv[1])).write_outcome(OutcomeRecord(outcome=Outcome.{word}))
+os.kill(os.getpid(), 12)
+"""
+    assert supervisor(run, program).supervise(JOB) == code
+    outcome = run.read_outcome()
+    assert outcome is not None
+    assert outcome.outcome == word
 
 
 def test_a_job_whose_run_was_submitted_anew_or_cancelled_does_nothing(run, slurm):

@@ -13,6 +13,8 @@ WALL_TIME = matching(
 )
 MEMORY = matching(r"[1-9]\d{0,5}[MGT]B?", 'an amount of memory like "16GB"')
 
+DIGEST = matching(r"[0-9a-f]{64}", "a sha256: 64 hexadecimal digits")
+
 
 def wall_time_s(text: str) -> float:
     """Seconds of a wall time."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from vmcjob.document import Document, Reader, at_least
 from vmcjob.errors import NotFoundError
-from vmcjob.resources import ONE_LINE, WALL_TIME, Request
+from vmcjob.resources import DIGEST, ONE_LINE, WALL_TIME, Request
 
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
@@ -25,6 +25,22 @@ class Slurm(Request):
 
 
 @dataclass(frozen=True)
+class Containers:
+    """How this machine runs images; a job without an image runs in the Python that submitted it."""
+
+    image: Annotated[
+        str | None, ONE_LINE, "an Apptainer image for specs that name none; ~ and $VARIABLES"
+    ] = None
+    sha256: Annotated[str | None, DIGEST, "that this image must have"] = None
+    binds: Annotated[
+        tuple[Annotated[str, ONE_LINE], ...], "further paths to be seen inside, as SRC[:DEST[:ro]]"
+    ] = ()
+    options: Annotated[
+        tuple[Annotated[str, ONE_LINE], ...], 'further options of apptainer exec, like ["--userns"]'
+    ] = ()
+
+
+@dataclass(frozen=True)
 class Site:
     """A profile; its defaults are a machine that nobody has described."""
 
@@ -35,6 +51,7 @@ class Site:
     ] = "auto"
     max_parallel: Annotated[int, at_least(1), "runs at a time without a scheduler"] = 1
     slurm: Slurm = Slurm()
+    container: Containers = Containers()
 
 
 def load_site(profile: Path | None, environ: Mapping[str, str]) -> Site:
@@ -65,10 +82,18 @@ def _read(path: Path, environ: Mapping[str, str]) -> Site:
     reader = Reader(document, Site)
     site = reader.finish(reader.root(Site, document.tables))
     try:
-        return replace(site, runs=_fill_in(str(site.runs), environ))
+        site = replace(site, runs=_fill_in(str(site.runs), environ))
     except KeyError as problem:
         words = f"the environment has no variable {problem.args[0]}"
         return reader.finish(reader.complain(("runs",), words))
+    if site.container.image is None:
+        return site
+    try:
+        image = str(_fill_in(site.container.image, environ))
+    except KeyError as problem:
+        words = f"the environment has no variable {problem.args[0]}"
+        return reader.finish(reader.complain(("container", "image"), words))
+    return replace(site, container=replace(site.container, image=image))
 
 
 def _fill_in(path: str, environ: Mapping[str, str]) -> Path:

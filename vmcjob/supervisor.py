@@ -16,7 +16,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from vmcjob.errors import RunDirError
+from vmcjob.container import Image, environment
+from vmcjob.errors import ContainerError, RunDirError, VmcJobError
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
 
 STOPPED = 75  # the worker's exit code after it has stopped at a checkpoint
@@ -69,6 +70,9 @@ class Supervisor:
     job_name: str
     command: tuple[str, ...]  # starts the worker
     spare_s: float  # the worker is asked to stop this long before the end of the wall time
+    image: str | None = None  # what the command runs in
+    image_sha256: str = ""
+    has_gpus: bool = False
 
     def __call__(self) -> None:
         """Take one attempt to its end; the process ends with the worker's exit code."""
@@ -89,19 +93,36 @@ class Supervisor:
         before = _progress(run)
         end = job.end_time()
         with listen() as inbox:
-            worker = self._start(run, submission, job)
+            try:
+                self._prepare(run)
+                worker = self._start(run, submission, job)
+            except VmcJobError as error:
+                _say(str(error))
+                run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=str(error)))
+                return error.exit_code
             _watch(worker, inbox, None if end is None else end - self.spare_s)
         after = _progress(run)
         has_moved = after is not None and after != before
         return _conclude(run, worker, job, inbox.first, has_moved=has_moved)
 
+    def _prepare(self, run: RunDir) -> None:
+        """See that the image is the one that was submitted, and say what is seen inside of it."""
+        if self.image is None:
+            return
+        Image(Path(self.image), self.image_sha256).digest()
+        text = environment(os.environ, self.image_sha256, has_gpus=self.has_gpus)
+        run.write_environment(text)
+
     def _start(self, run: RunDir, submission: Submission, job: Job) -> subprocess.Popen[bytes]:
         """Start the worker, its words going to the run's log, and say who works on the run."""
         run.clear_outcome()
-        with open(run.log_path, "ab") as log:
-            worker = subprocess.Popen(
-                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+        try:
+            with open(run.log_path, "ab") as log:
+                worker = subprocess.Popen(
+                    self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
+        except OSError as error:
+            raise ContainerError(f"{self.command[0]}: {error.strerror}") from None
         ours, theirs = Process.of_pid(os.getpid()), Process.of_pid(worker.pid)
         run.write_submission(
             replace(
@@ -192,8 +213,10 @@ def _conclude(
     run: RunDir, worker: subprocess.Popen[bytes], job: Job, reason: str | None, *, has_moved: bool
 ) -> int:
     """Record how the attempt ended and ask for the next one where there has to be one."""
-    code = _as_signal(worker.returncode)
-    if reason and code in (-STOP_SIGNAL, -signal.SIGTERM) and run.read_outcome() is None:
+    code, outcome = _as_signal(worker.returncode), run.read_outcome()
+    if code < 0 and outcome is not None:  # a signal that came after its last word
+        code = {Outcome.FINISHED: 0, Outcome.PREEMPTED: STOPPED}.get(outcome.outcome, code)
+    if reason and code in (-STOP_SIGNAL, -signal.SIGTERM) and outcome is None:
         words = f"stopped by {reason} before it began; continues where it stopped"
         run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=words))
         code = STOPPED

@@ -70,16 +70,18 @@ class Cluster:
         """What a program of SLURM says."""
         return subprocess.run(
             command,
-            env=os.environ | self.environment,
+            env=os.environ | self.environment | {"SLURM_TIME_FORMAT": "%s"},
             check=True,
             capture_output=True,
             text=True,
             timeout=60,
         ).stdout
 
-    def job_ids(self) -> list[str]:
-        """Jobs that have not ended, elements of arrays one by one."""
-        return self.call("squeue", "--noheader", "--array", "--format=%i").split()
+    def job_ids(self, below: Path) -> list[str]:
+        """Jobs that have not ended and belong to runs below a folder, elements one by one."""
+        text = self.call("squeue", "--noheader", "--array", "--format=%i|%Z")
+        found = (line.split("|", 1) for line in text.splitlines())
+        return [job_id for job_id, folder in found if Path(folder).is_relative_to(below)]
 
 
 @dataclass
@@ -149,11 +151,15 @@ class Room:
             time.sleep(0.3)
 
     def hurry(self) -> None:
-        """Let requeued jobs start now: SLURM would make them wait for two minutes."""
-        lines = self.cluster.call("squeue", "--noheader", "--array", "--format=%i %r").splitlines()
-        for job_id, reason in (line.split(" ", 1) for line in lines):
-            if reason == "BeginTime":
-                command = ["scontrol", "update", f"JobId={job_id}", "StartTime=now"]
+        """Let requeued jobs start soon: SLURM would make them wait for two minutes.
+
+        Not at once: a job that comes back within a second finds its credential revoked.
+        """
+        text = self.cluster.call("squeue", "--noheader", "--array", "--format=%i|%r|%S")
+        for job_id, reason, start in (line.split("|", 2) for line in text.splitlines()):
+            is_known = start.isdigit()
+            if reason == "BeginTime" and is_known and int(start) - time.time() > 10:
+                command = ["scontrol", "update", f"JobId={job_id}", "StartTime=now+3"]
                 subprocess.run(command, env=self.environment, capture_output=True)
 
     def describe(self) -> str:
@@ -171,7 +177,7 @@ class Room:
 
     def close(self) -> None:
         """End what still runs."""
-        for job_id in self.cluster.job_ids():
+        for job_id in self.cluster.job_ids(self.cwd):
             subprocess.run(["scancel", job_id], env=self.environment, capture_output=True)
             subprocess.run(
                 ["scancel", "--full", "--signal=KILL", job_id],

@@ -1,13 +1,18 @@
 """A real SLURM for these tests: slurm/testbed brings it up and takes it down."""
 
+import fcntl
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import TESTBED, Cluster, Room
+
+LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
 
 
 def _missing() -> str | None:
@@ -27,6 +32,13 @@ def cluster() -> Iterator[Cluster]:
         pytest.fail(reason)
     if reason is not None:
         pytest.skip(reason)
+    with open(LOCK, "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)  # another test session on this machine may be at it
+        yield from _keep_up()
+
+
+def _keep_up() -> Iterator[Cluster]:
+    """The testbed for as long as it is needed; one that a person has up stays up."""
     cluster = Cluster()
     was_up = subprocess.run([TESTBED, "status"], capture_output=True).returncode == 0
     cluster.up()

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import subprocess
 import time
 
 import numpy as np
@@ -101,7 +100,7 @@ def test_a_cancelled_job_has_a_checkpoint_does_not_come_back_and_can_be_resumed(
     room.wait_until(lambda: is_evaluating(run), "it evaluates")
     assert "is being cancelled" in room.run("cancel", "h")
     room.wait_for(CANCELLED=1)
-    room.wait_until(lambda: not room.cluster.job_ids(), "the job has left the queue")
+    room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has left the queue")
     assert room.states() == {"CANCELLED": 1}
     outcome = run.read_outcome()
     assert outcome is not None
@@ -115,7 +114,7 @@ def test_a_cancelled_job_has_a_checkpoint_does_not_come_back_and_can_be_resumed(
     room.wait_until(lambda: len(beginnings()) == 2, "the second attempt has begun")
     assert f"evaluate step {before}/" in beginnings()[-1]
     room.wait_until(lambda: room.states()["RUNNING"], "it runs")
-    subprocess.run(["scancel", "--user=root"], env=room.environment, check=True)
+    room.cluster.call("scancel", *room.cluster.job_ids(room.cwd))
     room.wait_for(CANCELLED=1)  # by hand, and found out by the supervisor
     submission = run.read_submission()
     assert submission is not None

@@ -1,6 +1,7 @@
 """What an attempt does between its start and its end: read the spec, open the store, work."""
 
 import logging
+import os
 import platform
 import socket
 from importlib.metadata import version
@@ -74,6 +75,7 @@ def _provenance(spec: JobSpec) -> dict[str, object]:
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "devices": _device_names(),
+        "image_sha256": os.environ.get("VMCJOB_IMAGE_SHA256"),
         "dtype": spec.numerics.dtype,
         "matmul_precision": spec.numerics.matmul_precision,
     }

@@ -86,6 +86,11 @@ class RunDir:
         return self.path / "log.txt"
 
     @property
+    def environment_path(self) -> Path:
+        """What a worker in a container sees of the environment; written anew by every attempt."""
+        return self.path / "container.env"
+
+    @property
     def lock_path(self) -> Path:
         """Held by the worker as long as it lives."""
         return self.path / "lock"
@@ -172,6 +177,10 @@ class RunDir:
     def clear_submission(self) -> None:
         """Nobody is asked any more."""
         _remove(self.submission_path)
+
+    def write_environment(self, text: str) -> None:
+        """Say what the environment of the worker's container is."""
+        _replace(self.environment_path, text)
 
     def read_heartbeat(self) -> Heartbeat | None:
         """The last sign of life of a worker."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from vmcjob.container import Image, find_image, refuse_unbindable
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request, wall_time_s
@@ -48,6 +49,7 @@ class Array:
     runs: tuple[RunDir, ...]
     options: Options
     max_parallel: int
+    image: Image | None
 
     @property
     def parameters(self) -> dict[str, Any]:  # submitit's words
@@ -66,13 +68,24 @@ class Array:
 
     def supervisors(self) -> list[Supervisor]:
         """What each task of the job does."""
+        image = self.image
         return [
-            Supervisor(str(run.path), self.job_name, self.command(run), self.options.spare_s)
+            Supervisor(
+                str(run.path),
+                self.job_name,
+                self.command(run),
+                self.options.spare_s,
+                image=str(image.path) if image else None,
+                image_sha256=image.digest() if image else "",
+                has_gpus=self.options.gpus() > 0,
+            )
             for run in self.runs
         ]
 
     def command(self, run: RunDir) -> tuple[str, ...]:
         """What starts the worker of a run on its compute host."""
+        if self.image is not None:
+            return self.image.command(run, self.options.gpus())
         return (*python_command(), "run", str(run.path))
 
 
@@ -144,6 +157,8 @@ def submit(
 def preflight(arrays: Sequence[Array]) -> None:
     """SchedulerError if SLURM would refuse one of the jobs, or keep it waiting for ever."""
     for array in arrays:
+        if array.image is not None:
+            array.image.digest()
         commands.call("sbatch", "--test-only", text=array.script)
         _check_time_limit(array.options)
 
@@ -172,21 +187,26 @@ def _arrays(
     max_parallel: int | None,
 ) -> Iterator[Array]:
     """Runs that ask for the same go together, as many as SLURM takes in one array."""
-    groups: dict[Options, list[RunDir]] = {}
+    groups: dict[tuple[Options, Image | None], list[RunDir]] = {}
     for run, task in wanted.items():
         options = Options(task.spec.resources, flags, site.slurm)
-        groups.setdefault(options, []).append(run)
+        image = find_image(task.spec.container, site.container)
+        if image is not None:
+            refuse_unbindable(run.path)
+        groups.setdefault((options, image), []).append(run)
     largest = _largest_array() if wanted else 1
     chunks = [
-        (options, chunk) for options, runs in groups.items() for chunk in _chunks(runs, largest)
+        (options, image, chunk)
+        for (options, image), runs in groups.items()
+        for chunk in _chunks(runs, largest)
     ]
     # Arrays know nothing of each other, so they share out what may run at a time.
     share = None if max_parallel is None else max(1, max_parallel // max(1, len(chunks)))
-    for options, runs in chunks:
+    for options, image, runs in chunks:
         number = 1 + max(_number(run) for run in runs)
         name = _job_name(wanted[runs[0]].name, runs, number)
         folder = root / ".slurm" / name
-        yield Array(name, number, folder, runs, options, share or len(runs))
+        yield Array(name, number, folder, runs, options, share or len(runs), image)
 
 
 def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]:
@@ -309,8 +329,6 @@ def _check_time_limit(options: Options) -> None:
 def _refuse_what_is_not_here(task: Task) -> None:
     if task.spec.resources.nodes > 1:
         raise SchedulerError(f"{task.run_id}: runs on several nodes are not here yet")
-    if task.spec.container.image is not None:
-        raise SchedulerError(f"{task.run_id}: runs in a container are not here yet")
 
 
 def _refuse_strange_paths(root: Path) -> None:

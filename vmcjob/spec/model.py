@@ -21,7 +21,7 @@ from vmcjob.document import (
     matching,
     one_of,
 )
-from vmcjob.resources import MEMORY, ONE_LINE, WALL_TIME, wall_time_s
+from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, wall_time_s
 from vmcjob.spec.elements import NUCLEAR_CHARGES, SYMBOLS
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
@@ -258,8 +258,9 @@ class Container:
     image: Annotated[
         str | None,
         matching(r"[^\x00-\x1f\x7f]+", "the path of an image"),
-        "an Apptainer image",
+        "an Apptainer image, instead of the site's",
     ] = None
+    sha256: Annotated[str | None, DIGEST, "that the image must have, the site's too"] = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,0 +1,75 @@
+"""The line and the environment with which a worker starts in an image."""
+
+import hashlib
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from vmcjob.container import Image, environment, find_image
+from vmcjob.errors import ContainerError
+from vmcjob.rundir import RunDir
+from vmcjob.site import Containers
+from vmcjob.spec import Container
+
+RUN = RunDir(Path("/runs/h 1"))
+
+
+def test_the_line_names_what_is_seen_inside_and_nothing_else():
+    image = Image(Path("/images/vmc.sif"), None, ("--userns",), ("/data:/data:ro",))
+    assert image.command(RUN, n_gpus=2) == (
+        *("apptainer", "exec", "--nv", "--cleanenv", "--no-home", "--pwd", "/runs/h 1"),
+        *("--bind", "/runs/h 1", "--bind", "/data:/data:ro"),
+        *("--env-file", "/runs/h 1/container.env", "--userns", "/images/vmc.sif"),
+        *("vmcjob", "run", "/runs/h 1"),
+    )
+    assert "--nv" not in image.command(RUN, n_gpus=0)
+
+
+def test_a_task_sees_its_gpus_as_slurm_gave_them_and_no_secrets():
+    """MIG devices have names, not numbers; a value with shell words is only a value."""
+    host = {
+        "CUDA_VISIBLE_DEVICES": "MIG-4e0a,MIG-77b1",
+        "SLURM_JOB_ID": "22",
+        "XLA_FLAGS": "--xla_a=$(touch x) '\"",
+        "AWS_SECRET": "secret",
+        "PYTHONPATH": "/home",
+    }
+    text = environment(host, "abc", has_gpus=True)
+    shown = subprocess.run(
+        ["sh", "-c", f"set -a\n{text}\nenv"], env={}, capture_output=True, text=True, check=True
+    )
+    inside = dict(line.split("=", 1) for line in shown.stdout.splitlines())
+    inside.pop("PWD", None)
+    assert inside == {
+        "CUDA_VISIBLE_DEVICES": "MIG-4e0a,MIG-77b1",
+        "JAX_PLATFORMS": "cuda",
+        "PYTHONNOUSERSITE": "1",
+        "SLURM_JOB_ID": "22",
+        "VMCJOB_IMAGE_SHA256": "abc",
+        "XLA_FLAGS": "--xla_a=$(touch x) '\"",
+    }
+
+
+def test_the_users_choice_of_a_platform_stands():
+    assert "JAX_PLATFORMS=cpu\n" in environment({"JAX_PLATFORMS": "cpu"}, "abc", has_gpus=True)
+    assert "JAX_PLATFORMS" not in environment({}, "abc", has_gpus=False)
+
+
+def test_the_specs_image_comes_before_the_sites(tmp_path):
+    site = Containers(image="/site.sif", sha256="ab" * 32)
+    assert find_image(Container(), Containers()) is None
+    assert find_image(Container(), site) == Image(Path("/site.sif"), "ab" * 32)
+    assert find_image(Container(image="/own.sif"), site) == Image(Path("/own.sif"))
+    assert find_image(Container(sha256="cd" * 32), site) == Image(Path("/site.sif"), "cd" * 32)
+
+
+def test_an_image_is_the_one_that_was_pinned_or_an_error(tmp_path):
+    path = tmp_path / "vmc.sif"
+    with pytest.raises(ContainerError, match=r"vmc\.sif: cannot be read"):
+        Image(path).digest()
+    path.write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    assert Image(path, digest).digest() == digest
+    with pytest.raises(ContainerError, match="was asked for"):
+        Image(path, "0" * 64).digest()

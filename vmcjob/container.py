@@ -1,0 +1,104 @@
+"""Workers in an Apptainer image: the exact command line, and the environment that goes along."""
+
+import hashlib
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from vmcjob.errors import ContainerError
+from vmcjob.rundir import RunDir
+from vmcjob.site import Containers
+from vmcjob.spec import Container
+
+IMAGE_SHA256 = "VMCJOB_IMAGE_SHA256"
+"""Tells the worker what it runs in: the digest goes into the provenance of the results."""
+_PASSED_ON = re.compile(
+    r"(CUDA_VISIBLE_DEVICES|NVIDIA_.*|SLURM_.*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|TF_CPP_.*|VMCJOB_.*)"
+)
+"""What of a task's environment the worker has to know; everything else stays on the host."""
+
+
+@dataclass(frozen=True)
+class Image:
+    """An image, and how this site wants it to be run."""
+
+    path: Path
+    pinned: str | None = None  # the sha256 that it must have
+    options: tuple[str, ...] = ()
+    binds: tuple[str, ...] = ()
+
+    def command(self, run: RunDir, n_gpus: int) -> tuple[str, ...]:
+        """What starts the run's worker inside, once the env file has been written."""
+        path = str(run.path)
+        binds = [word for bind in (path, *self.binds) for word in ("--bind", bind)]
+        return (
+            "apptainer",
+            "exec",
+            *(["--nv"] if n_gpus else []),
+            "--cleanenv",
+            "--no-home",
+            "--pwd",
+            path,
+            *binds,
+            "--env-file",
+            str(run.environment_path),
+            *self.options,
+            str(self.path),
+            "vmcjob",
+            "run",
+            path,
+        )
+
+    def digest(self) -> str:
+        """Its sha256; ContainerError if it is missing or not the pinned one."""
+        found = digest(self.path)
+        if self.pinned is not None and found != self.pinned:
+            raise ContainerError(
+                f"{self.path}: its sha256 is {found}, and {self.pinned} was asked for"
+            )
+        return found
+
+
+def find_image(spec: Container, site: Containers) -> Image | None:
+    """The image that a spec asks for, else the site's; None for none."""
+    path = spec.image or site.image
+    if path is None:
+        return None
+    pinned = spec.sha256 or (None if spec.image else site.sha256)
+    return Image(Path(path).absolute(), pinned, site.options, site.binds)
+
+
+@cache
+def digest(path: Path) -> str:
+    """The sha256 of an image."""
+    try:
+        with open(path, "rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise ContainerError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def refuse_unbindable(path: Path) -> None:
+    """Apptainer splits what it is to bind at colons and commas."""
+    if any(letter in str(path) for letter in ":,"):
+        raise ContainerError(f"{path}: a path with ':' or ',' cannot be bound into a container")
+
+
+def environment(environ: Mapping[str, str], sha256: str, *, has_gpus: bool) -> str:
+    """The env file of one task: what SLURM and the user have set for JAX, and nothing else.
+
+    Apptainer reads it as a shell would, so every value is quoted.
+    """
+    own = {"PYTHONNOUSERSITE": "1", IMAGE_SHA256: sha256}
+    if has_gpus and "JAX_PLATFORMS" not in environ:
+        own["JAX_PLATFORMS"] = "cuda"  # a missing GPU is an error, not a slow run
+    return "".join(f"{name}={shlex.quote(value)}\n" for name, value in _chosen(environ, own))
+
+
+def _chosen(environ: Mapping[str, str], own: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for name, value in sorted({**environ, **own}.items()):
+        if (name in own or _PASSED_ON.fullmatch(name)) and "\n" not in value:
+            yield name, value
