@@ -26,9 +26,9 @@ def _missing() -> str | None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes, without accounting; on a CI machine a missing cluster is a failure."""
+    """Two nodes, without accounting; VMCJOB_TESTBED=required makes a missing one a failure."""
     reason = _missing()
-    if reason is not None and os.environ.get("CI"):
+    if reason is not None and os.environ.get("VMCJOB_TESTBED") == "required":
         pytest.fail(reason)
     if reason is not None:
         pytest.skip(reason)
