@@ -76,12 +76,17 @@ def test_a_disturbed_run_ends_with_the_same_series(room, undisturbed, how):
         room.wait_until(lambda: room.states()["DEAD"] == REPEATS, "all are dead")
         room.run("resume", "@last")
     room.wait_for(FINISHED=REPEATS)
+    # One that was disturbed in its last block may have finished all the same.
+    starts = [line for run in room.list() for line in run.read_attempts() if is_start(line)]
+    assert len(starts) > REPEATS
     for run in room.list():
-        starts = [line for line in run.read_attempts() if line["event"] == "start"]
-        assert len(starts) >= 2
         recorded = series(run)
         for name, column in undisturbed[run.path.name].items():
             np.testing.assert_array_equal(recorded[name], column, err_msg=name)
+
+
+def is_start(line: dict[str, object]) -> bool:
+    return line["event"] == "start"
 
 
 def is_computing(run: RunDir) -> bool:
