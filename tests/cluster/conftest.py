@@ -15,6 +15,13 @@ from tests.cluster.cluster import TESTBED, Cluster, Room
 LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """One worker of pytest-xdist takes all of them: there is one cluster."""
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("cluster"))
+
+
 def _missing() -> str | None:
     """Why there can be no cluster here, None if there can."""
     if os.geteuid() != 0:
@@ -26,9 +33,9 @@ def _missing() -> str | None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes, without accounting; VMCJOB_TESTBED=required makes a missing one a failure."""
+    """Two nodes, without accounting; VMCJOB_TEST_CLUSTER=required makes a missing one a failure."""
     reason = _missing()
-    if reason is not None and os.environ.get("VMCJOB_TESTBED") == "required":
+    if reason is not None and os.environ.get("VMCJOB_TEST_CLUSTER") == "required":
         pytest.fail(reason)
     if reason is not None:
         pytest.skip(reason)
