@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.ansatze import small_ferminet
 from vmcjob import fwdlap
 from vmcjob.vmc.ansatz import make_log_psi
-from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.system import System
 
 ATOM = ((0.0, 0.0, 0.0),)
@@ -27,7 +27,7 @@ PAIR = ((0.0, 0.0, 0.0), (0.0, 0.0, 1.4))
 )
 def test_ferminet_equals_its_dense_hessian(system: System) -> None:
     """Value, gradient and Laplacian of three walkers."""
-    net = FermiNet(system, 2, 2, 6, 3, jastrow=True)
+    net = small_ferminet(system)
     r = jax.random.normal(jax.random.key(1), (3, system.n_electrons, 3))
     params = jax.jit(net.init)(jax.random.key(0), r[0])
 

@@ -3,16 +3,18 @@
 from hypothesis import strategies as st
 
 from vmcjob.spec import (
-    Ansatz,
     Atom,
     Container,
     Evaluate,
+    FermiNet,
     JobSpec,
+    MinSr,
     Numerics,
-    Optimizer,
     Output,
     Resources,
     Sampler,
+    Spring,
+    Sr,
     System,
     Train,
 )
@@ -57,7 +59,7 @@ jobs = st.builds(
     name=st.from_regex("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
     seed=st.integers(0, 2**32 - 1),
     system=systems(),
-    ansatz=st.builds(Ansatz, determinants=counts, layers=counts, jastrow=st.booleans()),
+    ansatz=st.builds(FermiNet, determinants=counts, layers=counts, jastrow=st.booleans()),
     sampler=st.builds(
         Sampler,
         walkers=st.integers(2, 10**6),
@@ -65,8 +67,9 @@ jobs = st.builds(
         width=positive,
         target_acceptance=st.floats(0, 1, exclude_min=True, exclude_max=True),
     ),
-    optimizer=st.builds(
-        Optimizer, learning_rate=positive, decay_steps=positive, damping=positive, clip=positive
+    optimizer=st.one_of(
+        st.builds(kind, learning_rate=positive, decay_steps=positive, damping=positive)
+        for kind in (Sr, MinSr, Spring)
     ),
     train=st.builds(Train, steps=st.integers(1, 10**7)),
     evaluate=st.builds(Evaluate, steps=st.integers(0, 10), warmup=st.integers(0, 10)),

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.energy import centred, clip, moments
+from vmcjob.vmc.energy import Clipping, centred, moments
 
 E_LOC = np.array([-1.0, -1.1, -0.9, -1.05, -0.95, -1.0, 60.0, -1.0], np.float32)
 
@@ -32,7 +32,7 @@ def test_the_variance_of_a_good_wave_function_keeps_its_digits() -> None:
 
 def test_clipping_holds_outliers_and_counts_them() -> None:
     """Only the outlier moves, to three mean absolute deviations above the mean."""
-    clipped, n_clipped = on_devices(lambda e: clip(e, 3.0), E_LOC)
+    clipped, n_clipped = on_devices(Clipping(3.0, "mean").apply, E_LOC)
     limit = E_LOC.mean() + 3.0 * np.abs(E_LOC - E_LOC.mean()).mean()
     np.testing.assert_allclose(clipped, np.minimum(E_LOC, limit), rtol=1e-6)
     assert n_clipped == 1

@@ -7,9 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.ansatze import small_ferminet
 from tests.oracles import hydrogenic_1s, hydrogenic_2pz, kinetic_energy
 from vmcjob.vmc.ansatz import make_log_psi
-from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.hamiltonian import coulomb_potential, local_kinetic_energy, make_local_energy
 from vmcjob.vmc.system import System
 
@@ -34,7 +34,7 @@ def test_the_local_energy_of_a_hydrogenic_eigenstate_is_constant(charge, state, 
 def test_kinetic_energy_agrees_with_the_hessian_of_the_wave_function() -> None:
     """Two independent routes, through log|ψ| forward and through ψ itself, for a FermiNet."""
     system = System(((0.0, 0.0, 0.0), (0.0, 0.0, 3.0)), (3, 1), 2, 2)
-    net = FermiNet(system, 2, 2, 8, 4, jastrow=True)
+    net = small_ferminet(system)
     r = jax.random.normal(jax.random.key(1), (4, 3))
     params = net.init(jax.random.key(0), r)
     log_psi = make_log_psi(net)

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,36 +13,41 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from tests.ansatze import small_ferminet
 from tests.oracles import natural_gradient
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import make_log_psi
-from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.contracts import ChainState, LoopState, UpdateInfo
-from vmcjob.vmc.energy import local_energies
+from vmcjob.vmc.energy import Clipping, local_energies
 from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.loop import Vmc, iterate
-from vmcjob.vmc.sr import SrState, StochasticReconfiguration
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.scores import score_matrix
+from vmcjob.vmc.spring import Spring
+from vmcjob.vmc.sr import StochasticReconfiguration
 from vmcjob.vmc.system import System, initial_positions
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
-NET = FermiNet(HELIUM, 1, 2, 6, 3, jastrow=True)
+NET = small_ferminet(HELIUM, determinants=1)
 LOG_PSI = make_log_psi(NET)
 LOCAL_ENERGY = make_local_energy(LOG_PSI, HELIUM)
+FORMS = ("lazy", "dense", "minsr", "spring")
 REPOSITORY = Path(__file__).parents[2]
 
 
-def make_sr(**changes: Any) -> StochasticReconfiguration:
+def make_sr(form: str = "lazy", **changes: Any) -> StochasticReconfiguration | Spring:
     """SR that solves its system to convergence and neither clips nor constrains."""
     options: dict[str, Any] = {
-        "learning_rate": 0.1,
-        "decay_steps": 100.0,
+        "log_psi": LOG_PSI,
+        "learning_rate": Decay(0.1, 100.0),
         "damping": 1e-2,
-        "cg_iterations": 400,
-        "cg_tolerance": 1e-10,
         "norm_constraint": 1e9,
-        "clip_width": 1e9,
+        "clipping": Clipping(1e9, "mean"),
     }
-    return StochasticReconfiguration(LOG_PSI, **(options | changes))
+    if form in ("minsr", "spring"):
+        return Spring(**(options | {"momentum": 0.9 * (form == "spring")} | changes))
+    cg = {"is_lazy": form == "lazy", "cg_iterations": 4000, "cg_tolerance": 1e-10}
+    return StochasticReconfiguration(**(options | cg | changes))
 
 
 class Inputs(NamedTuple):
@@ -82,18 +88,23 @@ def trained_inputs() -> Inputs:
     return Inputs(np.asarray(ravel_pytree(params)[0]), r, np.asarray(e_loc))
 
 
-def update(optimizer: StochasticReconfiguration, inputs: Inputs, step: int = 0) -> Update:
-    """One update on all devices of this process."""
+def update(
+    optimizer: StochasticReconfiguration | Spring,
+    inputs: Inputs,
+    step: int = 0,
+    remembered: float = 0.0,
+) -> Update:
+    """One update on all devices of this process, after one of `remembered` in each direction."""
     _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params = unravel(jnp.asarray(inputs.theta))
+    memory = jax.tree.map(lambda leaf: leaf + remembered, optimizer.init(params))
     sliced = (
-        *devices.replicate((params, optimizer.init(params))),
+        *devices.replicate((params, memory)),
         devices.shard(inputs.r),
         devices.shard(inputs.e_loc),
     )
     mapped = devices.pmap(lambda given, step: optimizer.update(*given, step=step))
     new, state, info = devices.unreplicate(mapped(sliced, jnp.asarray(step)))
-    assert isinstance(state, SrState)
     # The change itself: parameters after minus before would round it away in float32.
     delta = -info.learning_rate * state.direction
     np.testing.assert_allclose(ravel_pytree(new)[0], inputs.theta + delta, rtol=1e-6, atol=1e-6)
@@ -101,14 +112,16 @@ def update(optimizer: StochasticReconfiguration, inputs: Inputs, step: int = 0) 
 
 
 @pytest.mark.usefixtures("float64")
-def test_an_update_solves_the_damped_linear_system() -> None:
-    """CG with lazy products equals explicit scores and a direct solve."""
-    inputs = random_inputs()
+@pytest.mark.parametrize("form", ["lazy", "dense", "minsr"])
+@pytest.mark.parametrize("n_walkers", [64, 600])
+def test_an_update_solves_the_damped_linear_system(form, n_walkers) -> None:
+    """All forms equal explicit scores and a direct solve, with few and with many walkers."""
+    inputs = random_inputs(n_walkers)
     _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params = unravel(jnp.asarray(inputs.theta))
     r, e_loc = jnp.asarray(inputs.r), jnp.asarray(inputs.e_loc)
     expected = -0.1 * natural_gradient(LOG_PSI, params, r, e_loc, damping=1e-2)
-    found = update(make_sr(), inputs).delta
+    found = update(make_sr(form), inputs).delta
     np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
 
 
@@ -120,14 +133,15 @@ def test_the_learning_rate_decays_with_the_step() -> None:
 
 
 @pytest.mark.usefixtures("float64")
-def test_the_norm_constraint_limits_the_change_of_the_wave_function() -> None:
+@pytest.mark.parametrize("form", ["lazy", "minsr"])
+def test_the_norm_constraint_limits_the_change_of_the_wave_function(form) -> None:
     """The variance of δ log|ψ| over walkers, measured by evaluating ψ, equals a bound that binds.
 
     To first order it is δθᵀ S δθ; at 1e-8 the second order is 1e-4 of it.
     """
     inputs = random_inputs()
     _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
-    delta = update(make_sr(norm_constraint=1e-8), inputs).delta
+    delta = update(make_sr(form, norm_constraint=1e-8), inputs).delta
     before, after = (
         jax.vmap(LOG_PSI, (None, 0))(unravel(jnp.asarray(theta)), jnp.asarray(inputs.r))
         for theta in (inputs.theta, inputs.theta + delta)
@@ -136,10 +150,53 @@ def test_the_norm_constraint_limits_the_change_of_the_wave_function() -> None:
 
 
 @pytest.mark.usefixtures("float64")
-def test_equal_local_energies_move_nothing() -> None:
+@pytest.mark.parametrize("form", FORMS)
+def test_equal_local_energies_move_nothing(form) -> None:
     """An eigenstate has no gradient; 0/0 in the norm constraint must not spoil it."""
     inputs = random_inputs()._replace(e_loc=np.full(64, -2.0))
-    np.testing.assert_array_equal(update(make_sr(), inputs).delta, 0.0)
+    np.testing.assert_array_equal(update(make_sr(form), inputs).delta, 0.0)
+
+
+@pytest.mark.usefixtures("float64")
+def test_spring_minimizes_the_energy_residual_and_the_distance_to_what_it_remembers() -> None:
+    """d = argmin ‖O d − ε‖² + λ ‖d − μ d₀‖² (arXiv:2401.10190, eq. 28), solved by least squares."""
+    inputs, kept = random_inputs(), 0.9 * 0.01
+    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    gradient = jax.grad(lambda theta, r: LOG_PSI(unravel(theta), r))
+    scores = np.asarray(jax.jit(jax.vmap(gradient, (None, 0)))(inputs.theta, inputs.r))
+    rows = (scores - scores.mean(0)) / np.sqrt(len(scores))
+    epsilon = (inputs.e_loc - inputs.e_loc.mean()) / np.sqrt(len(scores))
+    ridge = np.sqrt(1e-2) * np.eye(rows.shape[1])
+    residual = np.concatenate([epsilon, np.full(rows.shape[1], np.sqrt(1e-2) * kept)])
+    expected = -0.1 * np.linalg.lstsq(np.concatenate([rows, ridge]), residual)[0]
+    found = update(make_sr("spring"), inputs, remembered=0.01).delta
+    np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
+
+
+@pytest.mark.usefixtures("float64")
+def test_the_norm_constraint_of_spring_limits_the_update_itself() -> None:
+    """‖δθ‖² is the bound where it binds; the direction that is remembered is not shortened."""
+    delta, info = update(make_sr("spring", norm_constraint=1e-8), random_inputs())
+    np.testing.assert_allclose(delta @ delta, 1e-8, rtol=1e-9)
+    assert info.learning_rate < 0.01
+
+
+def test_scores_by_the_chunk_are_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the chunks do not divide the walkers; a batch of another size rounds otherwise."""
+    inputs = random_inputs()
+    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    params, r = unravel(jnp.asarray(inputs.theta)), jnp.asarray(inputs.r)
+    whole = jax.jit(partial(score_matrix, LOG_PSI))(params, r)
+    monkeypatch.setattr("vmcjob.vmc.scores.CHUNK_BYTES", 7 * 4 * inputs.theta.size)
+    chunked = jax.jit(partial(score_matrix, LOG_PSI))(params, r)
+    np.testing.assert_allclose(chunked, whole, rtol=1e-4, atol=1e-5)
+
+
+def test_a_batch_of_equal_walkers_is_solved_all_the_same() -> None:
+    """The Gram matrix then has rank 0; the damping alone carries the solve."""
+    inputs = random_inputs(8)
+    same = inputs._replace(r=np.repeat(inputs.r[:1], 8, axis=0))
+    assert np.isfinite(update(make_sr("minsr", damping=1e-6), same).delta).all()
 
 
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
@@ -155,12 +212,13 @@ def test_one_update_is_the_same_on_one_and_on_two_devices(
     if precision == "float64":
         request.getfixturevalue("float64")
     np.savez(tmp_path / "inputs.npz", *trained_inputs())
-    one, two = (_update_in_new_process(n, precision, tmp_path) for n in (1, 2))
-    assert np.linalg.norm(two - one) <= tolerance * np.linalg.norm(one)
+    one, two = (_updates_in_new_process(n, precision, tmp_path) for n in (1, 2))
+    for form in FORMS:
+        assert np.linalg.norm(two[form] - one[form]) <= tolerance * np.linalg.norm(one[form]), form
 
 
-def _update_in_new_process(n_devices: int, precision: str, folder: Path) -> np.ndarray:
-    """The update from `inputs.npz` in a process with so many CPU devices."""
+def _updates_in_new_process(n_devices: int, precision: str, folder: Path) -> dict[str, np.ndarray]:
+    """The updates from `inputs.npz`, by form, in a process with so many CPU devices."""
     environment = os.environ | {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
         "JAX_ENABLE_X64": str(int(precision == "float64")),
@@ -170,8 +228,10 @@ def _update_in_new_process(n_devices: int, precision: str, folder: Path) -> np.n
         "import jax, numpy, tests.vmc.test_sr as t\n"
         f"assert jax.local_device_count() == {n_devices}\n"
         f"inputs = t.Inputs(*numpy.load({str(folder / 'inputs.npz')!r}).values())\n"
-        "delta = t.update(t.make_sr(damping=10.0), inputs).delta\n"
-        f"numpy.save({str(folder / 'out.npy')!r}, delta)\n"
+        "optimizers = {form: t.make_sr(form, damping=10.0) for form in t.FORMS}\n"
+        "deltas = {form: t.update(o, inputs, remembered=0.1 * (form == 'spring')).delta\n"
+        "          for form, o in optimizers.items()}\n"
+        f"numpy.savez({str(folder / 'out.npz')!r}, **deltas)\n"
     )
     subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=200)
-    return np.load(folder / "out.npy")
+    return dict(np.load(folder / "out.npz"))

@@ -4,8 +4,8 @@ import jax
 import numpy as np
 import pytest
 
+from tests.ansatze import small_ferminet
 from vmcjob.vmc.ansatz import make_log_psi
-from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.system import System, find_homes, initial_positions
 
 FAR = ((0.0, 0.0, 0.0), (0.0, 0.0, 50.0))
@@ -64,7 +64,7 @@ def test_electrons_start_around_their_home_nuclei() -> None:
 def test_walkers_start_where_the_wave_function_has_not_underflowed(charge, n_up, n_down) -> None:
     """One bohr off U91+, exp(-92 r) is zero in float32, and log|ψ| = -∞ would never move."""
     system = System(FAR[:1], (charge,), n_up, n_down)
-    net = FermiNet(system, 4, 1, 8, 4, True)
+    net = small_ferminet(system)
     r = initial_positions(system, jax.random.key(0), 256)
     log_psi = make_log_psi(net)
     params = net.init(jax.random.key(1), r[0])

@@ -73,6 +73,8 @@ def kind_of(hint: Hint) -> Kind:
     """Take an annotation apart; None in a union means "may be left out", which TOML cannot say."""
     if isinstance(hint, dataclasses.InitVar):
         return kind_of(hint.type)
+    if variants_of(hint):
+        return Kind(hint)
     if isinstance(hint, types.UnionType):
         (inner,) = (part for part in get_args(hint) if part is not types.NoneType)
         return kind_of(inner)
@@ -105,12 +107,27 @@ class Key:
 
 def is_table(type_: Hint) -> bool:
     """Whether TOML writes this type as a table; a type may choose a form of its own instead."""
-    return dataclasses.is_dataclass(type_) and not hasattr(type_, "from_toml")
+    return all(
+        dataclasses.is_dataclass(variant) and not hasattr(variant, "from_toml")
+        for variant in variants_of(type_) or (type_,)
+    )
+
+
+def variants_of(type_: Hint) -> dict[str, type]:
+    """The dataclasses of a union, among which the table's own key `kind` chooses; else none."""
+    if not isinstance(type_, types.UnionType):
+        return {}
+    return {part.kind: part for part in get_args(type_) if hasattr(part, "kind")}
 
 
 @cache
-def keys_of(table: type) -> dict[str, Key]:
-    """The keys of the table that a dataclass describes, in the order of its fields."""
+def keys_of(table: Hint) -> dict[str, Key]:
+    """The keys of the table that a dataclass describes, in the order of its fields.
+
+    For a union of dataclasses, the keys of all of them.
+    """
+    if variants := variants_of(table):
+        return {name: key for part in variants.values() for name, key in keys_of(part).items()}
     hints = get_type_hints(table, include_extras=True)
     return {
         name: Key(kind_of(hint), getattr(table, name, dataclasses.MISSING))

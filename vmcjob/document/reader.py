@@ -4,11 +4,12 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Final, TypeVar, get_args, get_origin
 
-from vmcjob.document.keys import Key, Kind, expected, is_table, keys_of, kind_of
+from vmcjob.document.keys import Kind, expected, is_table, keys_of, kind_of, one_of, variants_of
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.scalar import accept, describe_mismatch
 from vmcjob.document.suggest import about_unknown_key
 from vmcjob.document.text import Complaint, Document
+from vmcjob.document.wording import enumerate_words
 from vmcjob.document.writer import format_path, format_short, format_value
 
 T = TypeVar("T")
@@ -74,6 +75,8 @@ class Reader:
         """Read a value of any kind; `Any`, because the kind is known only here and now."""
         if hasattr(kind.type, "from_toml"):
             return kind.type.from_toml(value, path, self)
+        if variants := variants_of(kind.type):
+            return self.variant(variants, value, path)
         if is_table(kind.type):
             return self.table(kind.type, value, path)
         if get_origin(kind.type) is tuple:
@@ -85,7 +88,7 @@ class Reader:
         if not isinstance(values, dict):
             return self.refuse(path, "a table", values)
         keys = keys_of(table)
-        self._judge_names(keys, values, path)
+        self._judge_names(table, values, path)
         results = {
             name: self.value(keys[name].kind, value, (*path, name))
             for name, value in values.items()
@@ -98,6 +101,16 @@ class Reader:
         failed = results.keys() - good.keys()
         return FAILED if self._find_clashes(made, values, failed, path) or failed else made
 
+    def variant(self, variants: Mapping[str, type], values: Any, path: KeyPath) -> Any:
+        """Read the dataclass that the key `kind` names; without that key, the first."""
+        first = next(iter(variants))
+        named = values.get("kind", first) if isinstance(values, dict) else first
+        if isinstance(named, str) and named in variants:
+            return self.table(variants[named], values, path)
+        quoted = [format_value(name) for name in variants]
+        kinds = Kind(str, (one_of(variants, enumerate_words(quoted, "or")),))
+        return self.scalar(kinds, named, (*path, "kind"))
+
     def array(self, kind: Kind, values: Any, path: KeyPath) -> tuple[Any, ...] | Failure:
         if not isinstance(values, list) or not all(rule.holds(values) for rule in kind.rules):
             return self.refuse(path, expected(kind), values)
@@ -109,13 +122,12 @@ class Reader:
         result = accept(kind, value)
         return self.complain(path, describe_mismatch(kind, value)) if result is None else result
 
-    def _judge_names(
-        self, keys: Mapping[str, Key], values: Mapping[str, Any], path: KeyPath
-    ) -> None:
+    def _judge_names(self, table: type, values: Mapping[str, Any], path: KeyPath) -> None:
         """Complain about keys that nobody knows and about keys that nobody wrote."""
+        keys = keys_of(table)
         for name in values.keys() - keys.keys():
             is_table = isinstance(values[name], dict)
-            words = about_unknown_key(name, is_table, path, self.roots)
+            words = about_unknown_key(name, is_table, path, table, self.roots)
             self.complain((*path, name), words, at_key=True)
         for name, key in keys.items():
             if key.is_required and name not in values:

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 
-from vmcjob.document.keys import Key, keys_of
+from vmcjob.document.keys import Key, keys_of, variants_of
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.wording import closest, enumerate_words
 
@@ -14,11 +14,15 @@ def vocabulary(roots: Iterable[type]) -> dict[str, Mapping[str, Key]]:
     return {"": top, **tables}
 
 
-def about_unknown_key(name: str, is_table: bool, table: KeyPath, roots: Iterable[type]) -> str:
-    """What to tell somebody who wrote a key, or a table, that its table does not have."""
+def about_unknown_key(
+    name: str, is_table: bool, path: KeyPath, table: type, roots: Iterable[type]
+) -> str:
+    """What to tell somebody who wrote a key, or a table, that the table at a path does not have."""
     tables = vocabulary(roots)
-    here = tables[str(table[0]) if table else ""]
+    here = keys_of(table)
     noun = "table" if is_table else "key"
+    if path and (kinds := _kinds(name, str(path[0]), roots)):
+        return f"unknown {noun} of this kind; it belongs to {kinds}"
     if homes := _homes(name, tables):
         return f"unknown {noun} here; it belongs {homes}"
     same_sort = [other for other, key in here.items() if key.is_table == is_table]
@@ -27,6 +31,13 @@ def about_unknown_key(name: str, is_table: bool, table: KeyPath, roots: Iterable
     if near := closest(name, {key for keys in tables.values() for key in keys}):
         return f"unknown {noun}; did you mean '{near}' {_homes(near, tables)}?"
     return f"unknown {noun}; known here: {enumerate_words(same_sort or list(here), 'and')}"
+
+
+def _kinds(name: str, table: str, roots: Iterable[type]) -> str:
+    """Which other variants of a table know a key, if any."""
+    types = {name: key.kind.type for root in roots for name, key in keys_of(root).items()}
+    found = [kind for kind, part in variants_of(types[table]).items() if name in keys_of(part)]
+    return enumerate_words([f'kind = "{kind}"' for kind in found], "or") if found else ""
 
 
 def _homes(name: str, tables: Mapping[str, Mapping[str, Key]]) -> str:

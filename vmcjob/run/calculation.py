@@ -8,11 +8,15 @@ import jax.numpy as jnp
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import make_log_psi
+from vmcjob.vmc.ansatz import WaveFunction, make_log_psi
 from vmcjob.vmc.ansatz.ferminet import FermiNet
-from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState
+from vmcjob.vmc.ansatz.jastrow import CuspJastrow
+from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Optimizer
+from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.loop import INITIAL, Vmc
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
 from vmcjob.vmc.system import System, initial_positions
 
@@ -23,7 +27,7 @@ class Calculation:
 
     vmc: Vmc
     system: System
-    ansatz: FermiNet
+    ansatz: WaveFunction
     n_walkers: int
     width: float  # bohr, initial
 
@@ -62,14 +66,7 @@ def build(spec: jobspec.JobSpec) -> Calculation:
         n_up=spec.system.n_up,
         n_down=spec.system.n_down,
     )
-    ansatz = FermiNet(
-        system=system,
-        determinants=spec.ansatz.determinants,
-        layers=spec.ansatz.layers,
-        one_electron_width=spec.ansatz.one_electron_width,
-        two_electron_width=spec.ansatz.two_electron_width,
-        jastrow=spec.ansatz.jastrow,
-    )
+    ansatz = _ansatz(spec.ansatz, system)
     log_psi = make_log_psi(ansatz)
     vmc = Vmc(
         log_psi=log_psi,
@@ -82,14 +79,41 @@ def build(spec: jobspec.JobSpec) -> Calculation:
     return Calculation(vmc, system, ansatz, n_walkers, spec.sampler.width)
 
 
-def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi) -> StochasticReconfiguration:
-    return StochasticReconfiguration(
-        log_psi=log_psi,
-        learning_rate=options.learning_rate,
-        decay_steps=options.decay_steps,
-        damping=options.damping,
-        cg_iterations=options.cg_iterations,
-        cg_tolerance=options.cg_tolerance,
-        norm_constraint=options.norm_constraint,
-        clip_width=options.clip,
-    )
+def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
+    match options:
+        case jobspec.FermiNet():
+            orbitals = FermiNet(
+                system=system,
+                determinants=options.determinants,
+                full_determinants=options.full_determinants,
+                layers=options.layers,
+                one_electron_width=options.one_electron_width,
+                two_electron_width=options.two_electron_width,
+            )
+    return WaveFunction(orbitals, CuspJastrow(system.n_up) if options.jastrow else None)
+
+
+def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi) -> Optimizer:
+    learning_rate = Decay(options.learning_rate, options.decay_steps)
+    clipping = Clipping(options.clip, options.clip_centre)
+    match options:
+        case jobspec.Sr():
+            return StochasticReconfiguration(
+                log_psi=log_psi,
+                learning_rate=learning_rate,
+                damping=options.damping,
+                norm_constraint=options.norm_constraint,
+                clipping=clipping,
+                is_lazy=options.scores == "lazy",
+                cg_iterations=options.cg_iterations,
+                cg_tolerance=options.cg_tolerance,
+            )
+        case jobspec.MinSr() | jobspec.Spring():
+            return Spring(
+                log_psi=log_psi,
+                learning_rate=learning_rate,
+                damping=options.damping,
+                momentum=options.momentum if isinstance(options, jobspec.Spring) else 0.0,
+                norm_constraint=options.norm_constraint,
+                clipping=clipping,
+            )

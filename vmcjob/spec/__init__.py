@@ -1,20 +1,20 @@
 """The job spec: TOML in, frozen and validated jobs out, with every complaint at once."""
 
 from vmcjob.document import write
+from vmcjob.spec.ansatz import Ansatz, FermiNet
 from vmcjob.spec.model import (
-    Ansatz,
     Atom,
     Container,
     Evaluate,
     JobSpec,
     Numerics,
-    Optimizer,
     Output,
     Resources,
     Sampler,
     System,
     Train,
 )
+from vmcjob.spec.optimizer import MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
 from vmcjob.spec.science import science, science_sha256
 
@@ -29,7 +29,9 @@ __all__ = [
     "Atom",
     "Container",
     "Evaluate",
+    "FermiNet",
     "JobSpec",
+    "MinSr",
     "Numerics",
     "Optimizer",
     "Output",
@@ -37,6 +39,8 @@ __all__ = [
     "Resources",
     "Sampler",
     "SpecFile",
+    "Spring",
+    "Sr",
     "System",
     "Train",
     "dump_spec",

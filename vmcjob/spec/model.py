@@ -22,7 +22,9 @@ from vmcjob.document import (
     one_of,
 )
 from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, wall_time_s
+from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
 from vmcjob.spec.elements import NUCLEAR_CHARGES, SYMBOLS
+from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
 NEAREST_NUCLEI_BOHR = 1e-3
@@ -32,8 +34,6 @@ FARTHEST_BOHR = 1e4
 MOST_STEPS: Final = 10_000_000
 """Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
 MOST_WALKERS: Final = 1_000_000
-MOST_FEATURES: Final = 10_000
-"""Of whatever a network has many of; its matrices have as many rows and columns."""
 LOWEST_SPIN: Final = -1
 """Stands for 0 or 1 unpaired electrons, whichever the number of electrons allows."""
 
@@ -156,18 +156,6 @@ def _in_bohr(atom: Atom) -> Atom:
 
 
 @dataclass(frozen=True)
-class Ansatz:
-    """The wave function."""
-
-    kind: Annotated[Literal["ferminet"], "family of wave functions"] = "ferminet"
-    determinants: Annotated[int, between(1, MOST_FEATURES), "determinants, summed"] = 4
-    layers: Annotated[int, between(1, 1000), "layers of the network"] = 2
-    one_electron_width: Annotated[int, between(1, MOST_FEATURES), "features of an electron"] = 32
-    two_electron_width: Annotated[int, between(1, MOST_FEATURES), "features of a pair"] = 8
-    jastrow: Annotated[bool, "whether a factor sees to the electron-electron cusps"] = True
-
-
-@dataclass(frozen=True)
 class Sampler:
     """How the electrons walk."""
 
@@ -176,26 +164,6 @@ class Sampler:
     width: Annotated[float, above(0), "spread of the first moves, bohr"] = 0.3
     target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
     warmup: Annotated[int, between(0, MOST_STEPS), "sweeps of `steps` moves before training"] = 100
-
-
-@dataclass(frozen=True)
-class Optimizer:
-    """How the parameters move."""
-
-    kind: Annotated[Literal["sr"], "sr: stochastic reconfiguration"] = "sr"
-    learning_rate: Annotated[float, above(0), "of the first step"] = 0.3
-    decay_steps: Annotated[
-        float, above(0), "learning rate after t steps: learning_rate / (1 + t / decay_steps)"
-    ] = 1000.0
-    damping: Annotated[float, above(0), "added to the diagonal of the overlap matrix"] = 1e-3
-    cg_iterations: Annotated[int, between(1, 100_000), "conjugate-gradient steps at most"] = 20
-    cg_tolerance: Annotated[float, above(0), "residual that ends them, relative"] = 1e-4
-    norm_constraint: Annotated[
-        float, above(0), "largest squared change of the wave function per update"
-    ] = 1e-2
-    clip: Annotated[
-        float, above(0), "local energies are clipped at this many mean absolute deviations"
-    ] = 5.0
 
 
 @dataclass(frozen=True)
@@ -270,9 +238,9 @@ class JobSpec:
     name: Annotated[Name, 'what to call the runs, like name = "h2"']
     seed: Annotated[Seed, "of all random numbers"] = 0
     system: Annotated[System, 'the molecule: [system], and below it atoms = [["He", 0, 0, 0]]']
-    ansatz: Ansatz = Ansatz()
+    ansatz: Ansatz = DEFAULT_ANSATZ
     sampler: Sampler = Sampler()
-    optimizer: Optimizer = Optimizer()
+    optimizer: Optimizer = DEFAULT_OPTIMIZER
     train: Train = Train()
     evaluate: Evaluate = Evaluate()
     numerics: Numerics = Numerics()

@@ -75,6 +75,23 @@ def total(tree: Tree) -> Tree:
     return jax.lax.psum(tree, AXIS)
 
 
+def index() -> Array:
+    """Which of the devices this is, from 0; inside pmap."""
+    return jax.lax.axis_index(AXIS)
+
+
+def concatenate(x: Array) -> Array:
+    """The slices of all devices one behind the other, on each of them; inside pmap."""
+    return jax.lax.all_gather(x, AXIS, tiled=True)
+
+
+def rows_to_columns(x: Array) -> Array:
+    """``(own rows, columns) -> (all rows, own columns)``, filled up with zeros; inside pmap."""
+    n_devices = total(1)
+    padded = jnp.pad(x, ((0, 0), (0, -x.shape[1] % n_devices)))
+    return jax.lax.all_to_all(padded, AXIS, split_axis=1, concat_axis=0, tiled=True)
+
+
 def key(seed: int, stream: int, step: Array) -> Array:
     """The random key of one step on this device; inside pmap.
 

@@ -1,7 +1,8 @@
 """From local energies of a batch to energy, variance and the gradient's weights."""
 
+from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -36,19 +37,29 @@ def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:
     return EnergyMoments(energy, devices.mean(jnp.mean((e_loc - energy) ** 2)))
 
 
-def clip(
-    e_loc: Float[Array, " walker"], width: float
-) -> tuple[Float[Array, " walker"], Float[Array, ""]]:
-    """Local energies held within `width` mean absolute deviations of their mean; inside pmap.
+@dataclass(frozen=True)
+class Clipping:
+    """Holds local energies within `width` mean absolute deviations of their centre.
 
-    For gradients only. Returns the clipped batch of this device and the number of walkers of all
-    devices that were changed. The deviation is taken about the mean (arXiv:1909.02487, appendix).
+    For gradients only (arXiv:1909.02487, appendix). About the median, a few walkers near a node do
+    not move the window.
     """
-    centre = devices.mean(jnp.mean(e_loc))
-    deviation = devices.mean(jnp.mean(jnp.abs(e_loc - centre)))
-    low, high = centre - width * deviation, centre + width * deviation
-    n_clipped = devices.total(jnp.sum((e_loc < low) | (e_loc > high), dtype=e_loc.dtype))
-    return jnp.clip(e_loc, low, high), n_clipped
+
+    width: float
+    centre: Literal["median", "mean"]
+
+    def apply(
+        self, e_loc: Float[Array, " walker"]
+    ) -> tuple[Float[Array, " walker"], Float[Array, ""]]:
+        """The clipped batch of this device; how many walkers of all devices changed; in pmap."""
+        if self.centre == "median":
+            centre = jnp.median(devices.concatenate(e_loc))
+        else:
+            centre = devices.mean(jnp.mean(e_loc))
+        deviation = devices.mean(jnp.mean(jnp.abs(e_loc - centre)))
+        low, high = centre - self.width * deviation, centre + self.width * deviation
+        n_clipped = devices.total(jnp.sum((e_loc < low) | (e_loc > high), dtype=e_loc.dtype))
+        return jnp.clip(e_loc, low, high), n_clipped
 
 
 def centred(x: Float[Array, " walker"]) -> Float[Array, " walker"]:

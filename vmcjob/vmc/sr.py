@@ -7,11 +7,9 @@ With the centred score O = ∂ log|ψ|/∂θ − ⟨∂ log|ψ|/∂θ⟩ of ever
 (Sorella, PRL 80, 4558 (1998); arXiv:1909.02487, appendix C, whose Fisher matrix F is 4 S).
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
@@ -20,33 +18,9 @@ from jaxtyping import Float
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
-from vmcjob.vmc.energy import centred, clip
-
-Vector = Float[Array, " param"]
-PerWalker = Float[Array, " walker"]
-
-
-class Scores(NamedTuple):
-    """The scores of the walkers of one device as a pair of linear maps, never as a matrix.
-
-    One linearization of the batch serves every product, so that a product costs about two linear
-    passes and the memory of one forward pass.
-    """
-
-    apply: Callable[[Vector], PerWalker]  # v -> O v, not centred
-    apply_transpose: Callable[[PerWalker], Vector]  # w -> Oᵀ w, this device's walkers only
-
-
-def linearize_scores(log_psi: LogPsi, params: Params, r: Float[Array, "walker elec 3"]) -> Scores:
-    """Products with ∂ log|ψ|/∂θ for a batch of walkers."""
-    flat, unravel = ravel_pytree(params)
-
-    def batch_log_psi(theta: Vector) -> PerWalker:
-        return jax.vmap(log_psi, (None, 0))(unravel(theta), r)
-
-    _, jvp = jax.linearize(batch_log_psi, flat)
-    transpose = jax.linear_transpose(jvp, flat)
-    return Scores(jvp, lambda weights: transpose(weights)[0])
+from vmcjob.vmc.energy import Clipping, centred
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.scores import PerWalker, Scores, Vector, dense_scores, lazy_scores
 
 
 def multiply_overlap(scores: Scores, v: Vector, n_walkers: int) -> Vector:
@@ -62,27 +36,27 @@ class SrState(NamedTuple):
 
 @dataclass(frozen=True)
 class StochasticReconfiguration:
-    """SR with lazily composed jvp and vjp products (an `Optimizer`).
+    """SR by conjugate gradients (an `Optimizer`).
 
     Args:
         log_psi: one walker's log|ψ|.
-        learning_rate: η₀ in hartree⁻¹, an imaginary time step.
-        decay_steps: η = η₀ / (1 + step / decay_steps).
+        learning_rate: η in hartree⁻¹, an imaginary time step.
         damping: λ, added to the diagonal of S.
+        norm_constraint: upper limit of δθᵀ S δθ, the squared change of ψ in its own norm.
+        clipping: of local energies.
+        is_lazy: whether scores are a pair of products, or a matrix.
         cg_iterations: upper limit of conjugate-gradient iterations.
         cg_tolerance: residual, relative to the gradient, at which the iterations end.
-        norm_constraint: upper limit of δθᵀ S δθ, the squared change of ψ in its own norm.
-        clip_width: local energies are clipped at so many mean absolute deviations.
     """
 
     log_psi: LogPsi
-    learning_rate: float
-    decay_steps: float
+    learning_rate: Decay
     damping: float
+    norm_constraint: float
+    clipping: Clipping
+    is_lazy: bool
     cg_iterations: int
     cg_tolerance: float
-    norm_constraint: float
-    clip_width: float
 
     def init(self, params: Params) -> SrState:
         """No direction yet."""
@@ -97,8 +71,8 @@ class StochasticReconfiguration:
         step: Array,
     ) -> tuple[Params, SrState, UpdateInfo]:
         """One SR step; inside pmap. See `Optimizer.update`."""
-        scores = linearize_scores(self.log_psi, params, r)
-        clipped, n_clipped = clip(e_loc, self.clip_width)
+        scores = (lazy_scores if self.is_lazy else dense_scores)(self.log_psi, params, r)
+        clipped, n_clipped = self.clipping.apply(e_loc)
         n_walkers = r.shape[0]
         gradient = devices.mean(scores.apply_transpose(centred(clipped)) / n_walkers)
         direction, _ = cg(
@@ -108,10 +82,14 @@ class StochasticReconfiguration:
             maxiter=self.cg_iterations,
             tol=self.cg_tolerance,
         )
-        eta = self.learning_rate / (1.0 + step / self.decay_steps)
-        change = eta**2 * jnp.vdot(direction, multiply_overlap(scores, direction, n_walkers))
-        eta *= jnp.minimum(1.0, jnp.sqrt(self.norm_constraint / change))
+        change = jnp.vdot(direction, multiply_overlap(scores, direction, n_walkers))
+        eta = limited(self.learning_rate(step), change, self.norm_constraint)
         flat, unravel = ravel_pytree(params)
         delta = -eta * direction
         info = UpdateInfo(2.0 * jnp.linalg.norm(gradient), jnp.linalg.norm(delta), eta, n_clipped)
         return unravel(flat + delta), SrState(direction), info
+
+
+def limited(eta: Array, square: Array, limit: float) -> Array:
+    """The step length η, or a shorter one with η² · square = limit."""
+    return eta * jnp.minimum(1.0, jnp.sqrt(limit / (eta**2 * square)))

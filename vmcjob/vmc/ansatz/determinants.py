@@ -1,5 +1,7 @@
 """Sums of determinants of orbitals, in logarithms."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -7,14 +9,19 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 
+Stacks = tuple[Float[Array, "det n n"], ...]
+"""Matrices of orbitals, of all electrons or of each spin: ψ sums their products over `det`."""
 
-def log_abs_sum_det(orbitals: Float[Array, "det elec elec"]) -> Float[Array, ""]:
-    """log |Σ_k det Φ_k| of one walker.
 
-    The largest determinant is taken out before the sum, so that no determinant of any size under-
-    or overflows. −∞ at a node.
+def log_abs_sum_det(stacks: Stacks) -> Float[Array, ""]:
+    """log |Σ_k Π_s det Φ_sk| of one walker.
+
+    The largest product is taken out before the sum, so that no determinant of any size under- or
+    overflows. −∞ at a node.
     """
-    sign, log_abs = slogdet(orbitals)
+    parts = [slogdet(stack) for stack in stacks]
+    sign = math.prod(part[0] for part in parts)
+    log_abs = sum(part[1] for part in parts)
     largest = jnp.max(log_abs)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)  # −∞ − (−∞) would be NaN
     return largest + jnp.log(jnp.abs(jnp.sum(sign * jnp.exp(log_abs - largest))))

@@ -1,0 +1,70 @@
+"""Scores, the derivatives ∂ log|ψ|/∂θ of walkers: as a pair of products, or as a matrix."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import LogPsi, Params
+
+Vector = Float[jax.Array, " param"]
+PerWalker = Float[jax.Array, " walker"]
+
+# Of one chunk of scores while they are computed; their forward passes take about as much again.
+CHUNK_BYTES = 256 << 20
+
+
+class Scores(NamedTuple):
+    """The scores O of the walkers of one device as a pair of linear maps."""
+
+    apply: Callable[[Vector], PerWalker]  # v -> O v, not centred
+    apply_transpose: Callable[[PerWalker], Vector]  # w -> Oᵀ w, this device's walkers only
+
+
+def lazy_scores(log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker elec 3"]) -> Scores:
+    """Scores of a batch that are never a matrix.
+
+    One linearization of the batch serves every product, so that a product costs about two linear
+    passes and the memory of one forward pass.
+    """
+    flat, unravel = ravel_pytree(params)
+
+    def batch_log_psi(theta: Vector) -> PerWalker:
+        return jax.vmap(log_psi, (None, 0))(unravel(theta), r)
+
+    _, jvp = jax.linearize(batch_log_psi, flat)
+    transpose = jax.linear_transpose(jvp, flat)
+    return Scores(jvp, lambda weights: transpose(weights)[0])
+
+
+def dense_scores(log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker elec 3"]) -> Scores:
+    """Scores of a batch as products with their matrix: fast where it fits the memory."""
+    matrix = score_matrix(log_psi, params, r)
+    highest = jax.lax.Precision.HIGHEST
+    return Scores(
+        lambda v: jnp.matmul(matrix, v, precision=highest),
+        lambda weights: jnp.matmul(weights, matrix, precision=highest),
+    )
+
+
+def score_matrix(
+    log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker elec 3"]
+) -> Float[jax.Array, "walker param"]:
+    """∂ log|ψ|/∂θ of every walker of this device, not centred; walkers are taken in chunks."""
+    flat, unravel = ravel_pytree(params)
+    gradient = jax.grad(lambda theta, one: log_psi(unravel(theta), one))
+    size = max(1, min(len(r), CHUNK_BYTES // (flat.size * flat.dtype.itemsize)))
+    if size == len(r):
+        return jax.vmap(gradient, (None, 0))(flat, r)
+    return jax.lax.map(lambda one: gradient(flat, one), r, batch_size=size)
+
+
+def centred_columns(
+    matrix: Float[jax.Array, "walker param"],
+) -> Float[jax.Array, "walker param"]:
+    """Every column minus its mean over all devices; inside pmap."""
+    return matrix - devices.mean(jnp.mean(matrix, axis=0))
