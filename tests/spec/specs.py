@@ -68,8 +68,10 @@ jobs = st.builds(
         target_acceptance=st.floats(0, 1, exclude_min=True, exclude_max=True),
     ),
     optimizer=st.one_of(
-        st.builds(kind, learning_rate=positive, decay_steps=positive, damping=positive)
-        for kind in (Sr, MinSr, Spring)
+        [
+            st.builds(kind, learning_rate=positive, decay_steps=positive, damping=positive)
+            for kind in (Sr, MinSr, Spring)
+        ]
     ),
     train=st.builds(Train, steps=st.integers(1, 10**7)),
     evaluate=st.builds(Evaluate, steps=st.integers(0, 10), warmup=st.integers(0, 10)),

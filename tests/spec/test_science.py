@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from tests.spec.specs import jobs
-from vmcjob.document import keys_of
+from vmcjob.document import keys_of, variants_of
 from vmcjob.spec import Atom, Container, JobSpec, Output, Resources, System, parse_spec, science
 
 JOB = JobSpec(
@@ -47,21 +47,28 @@ def changed(value: Any) -> Any:  # of any type that a key may have
     return value[::-1]
 
 
+CHOSEN = [
+    dataclasses.replace(JOB, **{table: variant()})
+    for table, key in keys_of(JobSpec).items()
+    for variant in variants_of(key.kind.type).values()
+]
 DECISIVE = [
-    (table, name)
+    (job, table, name)
+    for job in [JOB, *CHOSEN]
     for table, key in keys_of(JobSpec).items()
     if key.is_table and table not in ("output", "resources", "container")
-    for name, inner in keys_of(key.kind.type).items()
+    for name in keys_of(type(getattr(job, table)))
     if (table, name) not in [("system", "unit"), ("system", "reference")]
+    if job is JOB or getattr(job, table) is not getattr(JOB, table)
 ]
 
 
-@pytest.mark.parametrize(("table", "name"), DECISIVE)
-def test_everything_else_decides(table: str, name: str) -> None:
+@pytest.mark.parametrize(("job", "table", "name"), DECISIVE)
+def test_everything_else_decides(job: JobSpec, table: str, name: str) -> None:
     """Two runs that differ in such a key and shared a name would overwrite each other."""
-    before = getattr(JOB, table)
+    before = getattr(job, table)
     after = dataclasses.replace(before, **{name: changed(getattr(before, name))})
-    assert science(dataclasses.replace(JOB, **{table: after})) != science(JOB)
+    assert science(dataclasses.replace(job, **{table: after})) != science(job)
 
 
 def test_the_spelling_of_a_spec_decides_nothing() -> None:

@@ -45,8 +45,9 @@ def make_sr(form: str = "lazy", **changes: Any) -> StochasticReconfiguration | S
         "clipping": Clipping(1e9, "mean"),
     }
     if form in ("minsr", "spring"):
-        return Spring(**(options | {"momentum": 0.9 * (form == "spring")} | changes))
-    cg = {"is_lazy": form == "lazy", "cg_iterations": 4000, "cg_tolerance": 1e-10}
+        memory: dict[str, Any] = {"momentum": 0.9 * (form == "spring")}
+        return Spring(**(options | memory | changes))
+    cg: dict[str, Any] = {"is_lazy": form == "lazy", "cg_iterations": 4000, "cg_tolerance": 1e-10}
     return StochasticReconfiguration(**(options | cg | changes))
 
 

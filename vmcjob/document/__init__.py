@@ -14,6 +14,7 @@ from vmcjob.document.keys import (
     kind_of,
     matching,
     one_of,
+    variants_of,
 )
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.reader import FAILED, Failure, Reader
@@ -48,5 +49,6 @@ __all__ = [
     "kind_of",
     "matching",
     "one_of",
+    "variants_of",
     "write",
 ]

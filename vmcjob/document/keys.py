@@ -109,7 +109,7 @@ def is_table(type_: Hint) -> bool:
     """Whether TOML writes this type as a table; a type may choose a form of its own instead."""
     return all(
         dataclasses.is_dataclass(variant) and not hasattr(variant, "from_toml")
-        for variant in variants_of(type_) or (type_,)
+        for variant in variants_of(type_).values() or (type_,)
     )
 
 
