@@ -45,6 +45,8 @@ HEAVY = {
     "numpy": {"store", "stats", "aggregate", "run", "vmc", "fwdlap"},
     "submitit": {"scheduler"},
     "kfac_jax": {"vmc"},
+    "optax": {"vmc", "run"},
+    "pyscf": {"vmc"},
     "typer": {"cli"},
     "rich": {"cli"},
     "tomli": {"document"},

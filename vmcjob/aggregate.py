@@ -48,6 +48,7 @@ class Row:
     converged: bool
     why: str  # a sentence when not converged, else empty
     reference: float | None  # hartree
+    hartree_fock: float | None  # energy of the start, hartree
     run_ids: tuple[str, ...]
     seeds: tuple[int, ...]
     point: Mapping[str, int | float | str]
@@ -86,7 +87,7 @@ class Table:
         coordinates = list(dict.fromkeys(key for row in self.rows for key in row.point))
         columns = [
             *("name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"),
-            *("converged", "why", "reference", "run_ids", "seeds"),
+            *("converged", "why", "reference", "hartree_fock", "run_ids", "seeds"),
         ]
         writer.writerow([*columns, *coordinates])
         for row in self.rows:
@@ -96,11 +97,12 @@ class Table:
 
 
 class _Evaluated(NamedTuple):
-    """A finished run with its energy and the variance of its local energy."""
+    """A finished run with its energy, the variance of its local energy and where it began."""
 
     run: RunResult
     energy: Estimate
     variance: float
+    hartree_fock: float | None
 
 
 class _UnusableError(Exception):
@@ -135,6 +137,7 @@ def _evaluate(run: RunResult) -> _Evaluated:
         if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
             raise _UnusableError(f"{run.state}: {_standing(done, planned)}")
         series = store.series("evaluate")
+        start = store.hartree_fock()
     except StoreError as error:
         raise _UnusableError(f"{run.state}: {error}") from error
     result = estimate(series["energy"], variance=series["variance"])
@@ -143,7 +146,7 @@ def _evaluate(run: RunResult) -> _Evaluated:
         raise _UnusableError(f"{run.state}: evaluate.steps is 0")
     if not (math.isfinite(result.error) and math.isfinite(variance)):
         raise _UnusableError(f"{run.state}: {result.why or 'the variance is not finite'}")
-    return _Evaluated(run, result, variance)
+    return _Evaluated(run, result, variance, start.attributes["energy"] if start else None)
 
 
 def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:
@@ -170,6 +173,7 @@ def _row(group: Sequence[_Evaluated]) -> Row:
         converged=pooled.converged,
         why=pooled.why,
         reference=run.reference,
+        hartree_fock=group[0].hartree_fock,
         run_ids=tuple(item.run.run_id for item in group),
         seeds=tuple(item.run.seed for item in group),
         point=dict(run.point),

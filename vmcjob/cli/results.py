@@ -19,6 +19,7 @@ COLUMNS = [
     Column("name"),
     Column("energy", "point"),
     Column("off by mHa", "point", rank=2),
+    Column("E - HF", "point", rank=3),
     Column("runs", "right", rank=3),
     Column("steps", "right", rank=4),
     Column("variance", "right", rank=5),
@@ -90,6 +91,11 @@ def _miss(row: "Row") -> str:
     return format_energy(1e3 * (row.energy - row.reference), 1e3 * row.error)
 
 
+def _correlation(row: "Row") -> str:
+    """Energy minus that of Hartree-Fock, in hartree."""
+    return "" if row.hartree_fock is None else f"{row.energy - row.hartree_fock:+.4f}"
+
+
 def _show(table: "Table") -> None:
     """The table on standard output, what is not in it on standard error."""
     if table.rows:
@@ -100,6 +106,7 @@ def _show(table: "Table") -> None:
                     Cell(row.name),
                     Cell(format_energy(row.energy, row.error)),
                     Cell(_miss(row)),
+                    Cell(_correlation(row)),
                     Cell(str(row.runs)),
                     Cell(str(row.n_steps)),
                     Cell(f"{row.variance:.3g}"),

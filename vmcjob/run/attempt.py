@@ -10,13 +10,14 @@ import jax
 
 from vmcjob import __version__
 from vmcjob.errors import RunDirError
-from vmcjob.run.calculation import build, configure_jax
+from vmcjob.run.calculation import build, configure_jax, make_system
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256
-from vmcjob.store import Layout, RunStore
+from vmcjob.store import HartreeFockRecord, Layout, RunStore
+from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 
 log = logging.getLogger("vmcjob")
 
@@ -25,7 +26,8 @@ def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
     """Take the run to its end; raises what `Worker.run` raises, and errors meant for the user."""
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
-    worker = Worker(spec, build(spec), _open_store(run_dir, spec), stop, pulse)
+    store = _open_store(run_dir, spec)
+    worker = Worker(spec, build(spec, _recorded_start(store)), store, stop, pulse)
     if worker.warning:
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, _device_names(), worker.standing)
@@ -63,6 +65,34 @@ def _open_store(run_dir: RunDir, spec: JobSpec) -> RunStore:
         spec_text=run_dir.read_spec_text(),
         provenance=_provenance(spec),
         layout=layout,
+        hartree_fock=_start(spec) if spec.pretrain.steps else None,
+    )
+
+
+def _start(spec: JobSpec) -> HartreeFockRecord:
+    """The Hartree–Fock start of a run, for its store: another attempt shall find the same one."""
+    method = None if spec.pretrain.method == "auto" else spec.pretrain.method
+    try:
+        found = solve(make_system(spec.system), spec.pretrain.basis, method)
+    except HartreeFockError as error:
+        raise RunDirError(f"pretrain: {error}; choose another pretrain.basis") from None
+    about = f"{found.method.upper()}/{found.basis}: {found.energy:.6f} hartree"
+    log.info("Hartree-Fock, %s%s", about, "" if found.is_converged else ", not converged")
+    attributes = {
+        "energy": found.energy,
+        "is_converged": found.is_converged,
+        "method": found.method,
+        "basis": found.basis,
+    }
+    return HartreeFockRecord(attributes, {"up": found.up, "down": found.down})
+
+
+def _recorded_start(store: RunStore) -> HartreeFock | None:
+    record = store.hartree_fock()
+    if record is None:
+        return None
+    return HartreeFock(
+        **dict(record.attributes), up=record.orbitals["up"], down=record.orbitals["down"]
     )
 
 

@@ -3,11 +3,10 @@
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-
-from jax import Array
+from typing import Any
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LoopState, StepInfo
+from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step, iterate
 
 BLOCK_SECONDS = 1.0
@@ -19,7 +18,7 @@ class Block:
 
     last: int  # steps of the phase done so far
     state: LoopState  # after the block; the next block consumes it
-    infos: Sequence[StepInfo | Array]  # one per step, on the host
+    infos: Sequence[Any]  # one per step, on the host; what the phase reports
     steps_per_s: float | None  # None for the first block, which compiles
 
 

@@ -4,17 +4,21 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
+import optax
 
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import WaveFunction, make_log_psi
+from vmcjob.vmc.ansatz import WaveFunction, make_log_psi, make_orbitals
 from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow
 from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Optimizer
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.hamiltonian import make_local_energy
+from vmcjob.vmc.hartree_fock import HartreeFock
+from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.loop import INITIAL, Vmc
+from vmcjob.vmc.pretrain import Pretraining
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
@@ -26,13 +30,14 @@ class Calculation:
     """What a spec means: the VMC to do, and how it begins."""
 
     vmc: Vmc
+    pretraining: Pretraining | None
     system: System
     ansatz: WaveFunction
     n_walkers: int
     width: float  # bohr, initial
 
     def initial_state(self) -> LoopState:
-        """Parameters, optimizer and walkers before warm-up, on all devices.
+        """Parameters, optimizer and walkers before the first phase, on all devices.
 
         Depends on the seed alone, not on the number of devices.
         """
@@ -40,10 +45,15 @@ class Calculation:
         key_params, key_walkers = jax.random.split(root)
         r = initial_positions(self.system, key_walkers, self.n_walkers)
         params = self.ansatz.init(key_params, r[0])
-        memory = self.vmc.optimizer.init(params)
+        memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width)
         return LoopState(devices.replicate(params), devices.replicate(memory), chain)
+
+    def after_pretraining(self, state: LoopState) -> LoopState:
+        """The same parameters and walkers, and the optimizer of VMC before its first update."""
+        memory = self.vmc.optimizer.init(devices.unreplicate(state.params))
+        return state._replace(optimizer=devices.replicate(memory))
 
 
 def configure_jax(numerics: jobspec.Numerics) -> None:
@@ -52,20 +62,30 @@ def configure_jax(numerics: jobspec.Numerics) -> None:
     jax.config.update("jax_default_matmul_precision", numerics.matmul_precision)
 
 
-def build(spec: jobspec.JobSpec) -> Calculation:
-    """The calculation that a spec describes; UsageError if the devices cannot share its walkers."""
+def make_system(spec: jobspec.System) -> System:
+    """Nuclei and electrons of a spec."""
+    return System(
+        nuclei=tuple(atom.position for atom in spec.atoms),
+        charges=spec.charges,
+        n_up=spec.n_up,
+        n_down=spec.n_down,
+    )
+
+
+def build(spec: jobspec.JobSpec, start: HartreeFock | None) -> Calculation:
+    """The calculation that a spec describes; UsageError if the devices cannot share its walkers.
+
+    Args:
+        spec: the job.
+        start: what to pretrain to, None where there is no pretraining.
+    """
     n_walkers, n_devices = spec.sampler.walkers, devices.count()
     if n_walkers % n_devices:
         raise UsageError(
             f"sampler.walkers: {n_walkers} walkers cannot be shared evenly by {n_devices} devices; "
             f"use a multiple of {n_devices}"
         )
-    system = System(
-        nuclei=tuple(atom.position for atom in spec.system.atoms),
-        charges=spec.system.charges,
-        n_up=spec.system.n_up,
-        n_down=spec.system.n_down,
-    )
+    system = make_system(spec.system)
     ansatz = _ansatz(spec.ansatz, system)
     log_psi = make_log_psi(ansatz)
     vmc = Vmc(
@@ -76,7 +96,21 @@ def build(spec: jobspec.JobSpec) -> Calculation:
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
     )
-    return Calculation(vmc, system, ansatz, n_walkers, spec.sampler.width)
+    pretraining = _pretraining(spec, ansatz, start) if start else None
+    return Calculation(vmc, pretraining, system, ansatz, n_walkers, spec.sampler.width)
+
+
+def _pretraining(spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock) -> Pretraining:
+    options = spec.pretrain
+    schedule = optax.cosine_decay_schedule(options.learning_rate, options.steps)
+    return Pretraining(
+        orbitals=make_orbitals(ansatz),
+        target=make_target(make_system(spec.system), start, spec.ansatz.full_determinants),
+        optimizer={"adam": optax.adam, "lamb": optax.lamb}[options.optimizer](schedule),
+        seed=spec.seed,
+        moves=spec.sampler.steps,
+        target_acceptance=spec.sampler.target_acceptance,
+    )
 
 
 def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:

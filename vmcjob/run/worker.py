@@ -49,7 +49,9 @@ class Worker:
         pulse: Pulse,
     ) -> None:
         self._spec, self._vmc, self._store, self._stop = spec, calculation.vmc, store, stop
+        self._calculation = calculation
         self._planned = {
+            Phase.PRETRAIN: spec.pretrain.steps,
             Phase.WARMUP: spec.sampler.warmup,
             Phase.TRAIN: spec.train.steps,
             Phase.EQUILIBRATE: spec.evaluate.warmup if spec.evaluate.steps else 0,
@@ -78,6 +80,7 @@ class Worker:
         to be finite (the last commit is then the last finite state).
         """
         steps = {
+            Phase.PRETRAIN: self._pretrain_step,
             Phase.WARMUP: self._vmc.warmup_step,
             Phase.TRAIN: self._vmc.train_step,
             Phase.EQUILIBRATE: self._vmc.equilibrate_step,
@@ -86,7 +89,7 @@ class Worker:
         phases = list(steps)
         for phase in phases[phases.index(self.position.phase) :]:
             if phase is not self.position.phase:
-                self.position = Position(phase, 0, self.position.state)
+                self._enter(phase)
             if self.position.step < self._planned[phase]:
                 self._progress.begin(phase, self.position.step)
                 self._at_edge()  # while the program was loaded, a stop may have been asked for
@@ -94,13 +97,26 @@ class Worker:
         self._commit()
         self._progress.finish()
 
+    def _pretrain_step(self) -> Step:
+        if self._calculation.pretraining is None:
+            raise RuntimeError("pretraining was planned without a Hartree-Fock start")
+        return self._calculation.pretraining.step()
+
+    def _enter(self, phase: Phase) -> None:
+        """Go on to the next phase; from pretraining, after a commit, with a new optimizer."""
+        state = self.position.state
+        if self.position.phase is Phase.PRETRAIN and self._planned[Phase.PRETRAIN]:
+            self._commit()
+            state = self._calculation.after_pretraining(state)
+        self.position = Position(phase, 0, state)
+
     def _run_phase(self, phase: Phase, step: Step) -> None:
         start = self.position
         edges = [edge for edge in self._edges(phase) if edge > start.step]
         for block in run_blocks(step, start.state, start.step, edges):
             rows = self._rows(block, first=self.position.step)
+            self._require_finite(phase, block)
             if phase in self._pending:
-                self._require_finite(phase, block)
                 self._pending[phase].append(rows)
             self.position = Position(phase, block.last, block.state)
             if phase is Phase.EVALUATE and block.last in self._snapshot_steps():
@@ -114,7 +130,7 @@ class Worker:
         if due or self._stop.reason:
             self._commit()
         if self._stop.reason:
-            if self.position.phase is Phase.WARMUP:
+            if self.position.phase is Phase.WARMUP and not self._planned[Phase.PRETRAIN]:
                 raise StoppedError(f"{self._stop.reason} before its first commit; begins anew")
             raise StoppedError(f"{self._stop.reason}; continues from {self.standing}")
 
@@ -141,10 +157,13 @@ class Worker:
         state = calculation.initial_state()
         restored = self._store.checkpoint()
         if restored is None:
-            return Position(Phase.WARMUP, 0, state), None
+            return Position(Phase.PRETRAIN, 0, state), None
         checkpoint = restored.checkpoint
+        phase = Phase(checkpoint.phase)
+        if phase is not Phase.PRETRAIN:
+            state = calculation.after_pretraining(state)
         state = from_arrays(checkpoint.arrays, like=state)
-        return Position(Phase(checkpoint.phase), checkpoint.step, state), restored.warning
+        return Position(phase, checkpoint.step, state), restored.warning
 
     def _edges(self, phase: Phase) -> list[int]:
         """Steps after which the worker must look up: snapshots, and the phase's end."""
@@ -162,13 +181,16 @@ class Worker:
     def _require_finite(self, phase: Phase, block: Block) -> None:
         first = block.last - len(block.infos) + 1
         for step, info in enumerate(block.infos, start=first):
-            if isinstance(info, StepInfo) and not info.is_finite:
-                committed = self._store.n_committed[str(phase)]
-                raise DivergedError(
-                    f"energy, parameters or walkers ceased to be finite in {phase} step {step}; "
-                    f"step {committed} is kept. Try a smaller optimizer.learning_rate or "
-                    "optimizer.norm_constraint, or a larger optimizer.damping"
-                )
+            if getattr(info, "is_finite", True):
+                continue
+            where = f"energy, parameters or walkers ceased to be finite in {phase} step {step}"
+            if phase is Phase.PRETRAIN:
+                raise DivergedError(f"{where}. Try a smaller pretrain.learning_rate")
+            committed = self._store.n_committed[str(phase)]
+            raise DivergedError(
+                f"{where}; step {committed} is kept. Try a smaller optimizer.learning_rate or "
+                "optimizer.norm_constraint, or a larger optimizer.damping"
+            )
 
     def _rows(self, block: Block, first: int) -> Rows:
         """The series of one block, by column."""
@@ -181,7 +203,7 @@ class Worker:
 def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
     """One step's numbers under their names in the store."""
     if not isinstance(info, StepInfo):
-        return {"acceptance": info}
+        return {"acceptance": getattr(info, "acceptance", info)}
     row = {"energy": info.energy, "variance": info.variance, "acceptance": info.acceptance}
     return row if info.update is None else row | {"width": info.width, **info.update._asdict()}
 

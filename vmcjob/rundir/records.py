@@ -21,6 +21,7 @@ class Phase(StrEnum):
 
     STARTING = "starting"
     COMPILING = "compiling"  # whichever phase comes next, with its steps
+    PRETRAIN = "pretrain"
     WARMUP = "warmup"
     TRAIN = "train"
     EQUILIBRATE = "equilibrate"

@@ -34,6 +34,16 @@ FARTHEST_BOHR = 1e4
 MOST_STEPS: Final = 10_000_000
 """Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
 MOST_WALKERS: Final = 1_000_000
+MOST_UNTRAINED_ELECTRONS: Final = 4
+"""Beyond, VMC from random parameters takes far longer than with a Hartree-Fock start."""
+PRETRAIN_STEPS: Final = 1000
+BY_ELECTRONS: Final = -1
+"""Stands for 0 or PRETRAIN_STEPS, whichever suits the number of electrons."""
+BASIS_SETS: Final = (
+    "sto-3g", "sto-6g", "3-21g", "6-31g", "6-31g*", "6-31g**", "6-311g", "6-311g**",
+    "def2-svp", "def2-tzvp", "def2-qzvp",
+    "cc-pvdz", "cc-pvtz", "cc-pvqz", "aug-cc-pvdz", "aug-cc-pvtz", "aug-cc-pvqz",
+)  # fmt: skip
 LOWEST_SPIN: Final = -1
 """Stands for 0 or 1 unpaired electrons, whichever the number of electrons allows."""
 
@@ -167,6 +177,21 @@ class Sampler:
 
 
 @dataclass(frozen=True)
+class Pretrain:
+    """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
+
+    steps: Annotated[int, between(0, MOST_STEPS), "updates, none to start from scratch"] = (
+        BY_ELECTRONS
+    )
+    basis: Annotated[str, one_of(BASIS_SETS, "the name of a basis set")] = "cc-pvdz"
+    method: Annotated[
+        Literal["auto", "rhf", "uhf", "rohf"], "auto: rhf for closed shells, else uhf"
+    ] = "auto"
+    optimizer: Literal["adam", "lamb"] = "adam"
+    learning_rate: Annotated[float, above(0), "of the first step, falling to 0 as a cosine"] = 5e-3
+
+
+@dataclass(frozen=True)
 class Train:
     """The series in which the parameters move."""
 
@@ -240,6 +265,7 @@ class JobSpec:
     system: Annotated[System, 'the molecule: [system], and below it atoms = [["He", 0, 0, 0]]']
     ansatz: Ansatz = DEFAULT_ANSATZ
     sampler: Sampler = Sampler()
+    pretrain: Pretrain = Pretrain()
     optimizer: Optimizer = DEFAULT_OPTIMIZER
     train: Train = Train()
     evaluate: Evaluate = Evaluate()
@@ -248,8 +274,17 @@ class JobSpec:
     resources: Resources = Resources()
     container: Container = Container()
 
+    def __post_init__(self) -> None:
+        """Settle what depends on the system: whether to pretrain."""
+        if self.pretrain.steps == BY_ELECTRONS:
+            steps = PRETRAIN_STEPS if self.system.n_electrons > MOST_UNTRAINED_ELECTRONS else 0
+            object.__setattr__(self, "pretrain", replace(self.pretrain, steps=steps))
+
     def clashes(self) -> Iterator[Clash]:
-        """A job without a single step."""
+        """A job without a single step, and a method that does not suit the spin."""
+        if self.pretrain.method == "rhf" and self.system.spin:
+            message = f"rhf has no unpaired electrons, and there are {self.system.spin}"
+            yield Clash(("pretrain", "system"), f"{message}; use uhf or rohf", ("method",))
         if self.train.steps == self.evaluate.steps == 0:
             message = "train.steps is 0 too, so that nothing would be computed"
             yield Clash(("evaluate", "train"), message, ("steps",))

@@ -35,7 +35,8 @@ SERIES: Mapping[Phase, Mapping[str, tuple[str, str]]] = {
 }
 UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_time": "s"}
 
-# 24 metadata files, 15 series, the snapshots and 2 x 16 checkpoint chunks: below 300 at any length.
+# 27 metadata files, 15 series, 2 sets of orbitals, the snapshots and 2 x 16 checkpoint chunks:
+# below 300 at any length.
 MAX_SERIES_CHUNKS = 12
 MAX_SNAPSHOT_CHUNKS = 40
 # Shorter chunks save nothing: a 32 KiB file costs what a small one does.
@@ -63,6 +64,28 @@ def build(root: zarr.Group, layout: Layout) -> None:
     root.create_group("walkers")
     _build_snapshots(root, layout)
     root.create_group("checkpoint")
+
+
+def build_orbitals(
+    root: zarr.Group, attributes: Mapping[str, object], orbitals: Mapping[str, np.ndarray]
+) -> None:
+    """Create the group of the Hartree–Fock start; its arrays never change."""
+    root.create_group("hartree_fock", attributes=dict(attributes))
+    for spin, coefficients in orbitals.items():
+        array = root.create_array(
+            name=f"hartree_fock/{spin}",
+            shape=coefficients.shape,
+            chunks=tuple(max(1, length) for length in coefficients.shape),
+            dtype="float64",
+            fill_value=np.nan,
+            compressors=[Crc32cCodec()],
+            dimension_names=["basis", f"orbital_{spin}"],
+            attributes={
+                "units": "1",
+                "long_name": f"coefficients of occupied orbitals, spin {spin}",
+            },
+        )
+        array[:] = coefficients
 
 
 def array_at(root: zarr.Group, name: str) -> zarr.Array:

@@ -21,7 +21,16 @@ from zarr.storage import LocalStore
 
 from vmcjob.errors import StoreError
 from vmcjob.store.durable import DurableStore, partial_folder, sweep, sync_folder
-from vmcjob.store.layout import SCHEMA_VERSION, SERIES, UNITS, Layout, Phase, array_at, build
+from vmcjob.store.layout import (
+    SCHEMA_VERSION,
+    SERIES,
+    UNITS,
+    Layout,
+    Phase,
+    array_at,
+    build,
+    build_orbitals,
+)
 from vmcjob.store.slot import (
     Checkpoint,
     SlotContent,
@@ -41,6 +50,13 @@ class Commit:
     train: Mapping[str, np.ndarray] | None = None
     evaluate: Mapping[str, np.ndarray] | None = None
     snapshots: Sequence[tuple[int, np.ndarray]] = ()  # (evaluate step, r[walker, electron, 3])
+
+
+class HartreeFockRecord(NamedTuple):
+    """Where a run started: "energy" in hartree, "basis" and "method"; coefficients by spin."""
+
+    attributes: Mapping[str, Any]  # JSON
+    orbitals: Mapping[str, np.ndarray]  # "up" and "down": (basis function, orbital)
 
 
 class Restored(NamedTuple):
@@ -76,6 +92,7 @@ class RunStore:
         spec_text: str,
         provenance: Mapping[str, object],
         layout: Layout,
+        hartree_fock: HartreeFockRecord | None = None,
     ) -> Self:
         """Make an empty store that appears at `path` whole or not at all, open for appending."""
         attributes = {
@@ -96,7 +113,10 @@ class RunStore:
             unfinished = partial_folder(path) / uuid4().hex / path.name
             unfinished.mkdir(parents=True)
             files = DurableStore(unfinished)
-            build(zarr.create_group(files, zarr_format=3, attributes=attributes), layout)
+            root = zarr.create_group(files, zarr_format=3, attributes=attributes)
+            build(root, layout)
+            if hartree_fock:
+                build_orbitals(root, hartree_fock.attributes, hartree_fock.orbitals)
             unfinished.rename(path)
             sync_folder(path.parent)
             sweep(path)
@@ -153,6 +173,13 @@ class RunStore:
         """The evaluate step and the walkers (snapshot, walker, electron, xyz) of each snapshot."""
         length = self._n_committed["snapshots"]
         return self._read("walkers/step", length), self._read("walkers/r", length)
+
+    def hartree_fock(self) -> HartreeFockRecord | None:
+        """The Hartree–Fock start of the run; None where it had none."""
+        if "hartree_fock" not in self._root:
+            return None
+        orbitals = {spin: self._read(f"hartree_fock/{spin}") for spin in ("up", "down")}
+        return HartreeFockRecord(dict(self._root["hartree_fock"].attrs), orbitals)
 
     def checkpoint(self) -> Restored | None:
         """The newest checkpoint that is intact; None where none was ever committed.
@@ -230,8 +257,9 @@ class RunStore:
         start = self._n_committed["snapshots" if group == "walkers" else group]
         self._array(name)[start : start + len(values)] = values
 
-    def _read(self, name: str, length: int) -> np.ndarray:
+    def _read(self, name: str, length: int | None = None) -> np.ndarray:
         array = self._array(name)
+        length = array.shape[0] if length is None else length
         try:
             values = np.asarray(array[:length])
         except Exception as error:  # damaged bytes can break the decoder in any way

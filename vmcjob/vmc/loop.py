@@ -16,7 +16,7 @@ Step = Callable[[LoopState, Array], tuple[LoopState, Any]]
 """``(state, step index) -> (state, info)`` on all devices; state and info have a device axis."""
 
 # Streams of random numbers, one per phase: step 7 of training and of evaluation share nothing.
-WARMUP, TRAIN, EQUILIBRATE, EVALUATE, INITIAL = range(5)
+WARMUP, TRAIN, EQUILIBRATE, EVALUATE, INITIAL, PRETRAIN = range(6)
 
 
 @dataclass(frozen=True)

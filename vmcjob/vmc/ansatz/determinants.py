@@ -9,7 +9,7 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 
-Stacks = tuple[Float[Array, "det n n"], ...]
+Stacks = tuple[Float[Array, "det _ _"], ...]
 """Matrices of orbitals, of all electrons or of each spin: ψ sums their products over `det`."""
 
 

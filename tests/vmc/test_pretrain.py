@@ -1,0 +1,51 @@
+"""Pretraining brings a network near Hartree–Fock."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from tests.ansatze import small_ferminet
+from vmcjob.vmc import devices
+from vmcjob.vmc.ansatz import make_log_psi, make_orbitals
+from vmcjob.vmc.contracts import ChainState, LoopState
+from vmcjob.vmc.hartree_fock import make_orbitals as make_target
+from vmcjob.vmc.hartree_fock import solve
+from vmcjob.vmc.loop import iterate
+from vmcjob.vmc.pretrain import Pretraining
+from vmcjob.vmc.system import System, initial_positions
+
+LITHIUM = System(((0.0, 0.0, 0.0),), (3,), 2, 1)
+
+
+@pytest.mark.parametrize("is_full", [True, False])
+def test_after_pretraining_the_network_is_the_hartree_fock_determinant(is_full) -> None:
+    """log|ψ| differs from that of Hartree–Fock by little more than a constant: its norm.
+
+    For half of the walkers at least: near a node the logarithm forgives nothing.
+    """
+    solution = solve(LITHIUM, "cc-pvdz")
+    network = small_ferminet(LITHIUM, 1, is_full, jastrow=False)
+    target = make_target(LITHIUM, solution, is_full)
+    pretraining = Pretraining(make_orbitals(network), target, optax.adam(1e-2), 0, 5, 0.5)
+    r = initial_positions(LITHIUM, jax.random.key(1), 128)
+    params = jax.jit(network.init)(jax.random.key(0), r[0])
+    chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))
+    state = LoopState(*devices.replicate((params, pretraining.init(params))), chain)
+    losses = []
+    for done in iterate(pretraining.step(), state, 0, 300):
+        state = done.state
+        losses.append(float(devices.unreplicate(done.info).loss))
+    r = jnp.asarray(devices.gather(state.chain.r))
+
+    @jax.jit
+    def spread(params):
+        log_psi = jax.vmap(make_log_psi(network), (None, 0))(params, r)
+        wanted = jax.vmap(lambda r: pretraining._log_target(None, r))(r)
+        difference = log_psi - wanted
+        return jnp.median(jnp.abs(difference - jnp.median(difference)))
+
+    assert np.mean(losses[-10:]) < 0.05 * losses[0]
+    assert spread(devices.unreplicate(state.params)) < 0.25
+    assert spread(params) > 0.5

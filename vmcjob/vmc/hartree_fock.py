@@ -1,0 +1,176 @@
+"""Hartree–Fock orbitals, from pyscf, as functions that JAX can evaluate."""
+
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from vmcjob.vmc.ansatz.determinants import Stacks
+from vmcjob.vmc.system import System
+
+if TYPE_CHECKING:
+    from pyscf.gto import Mole
+
+Method = Literal["rhf", "uhf", "rohf"]
+
+
+class HartreeFockError(Exception):
+    """There is no Hartree–Fock solution to be had, and why."""
+
+
+@dataclass(frozen=True)
+class HartreeFock:
+    """A determinant of each spin: its energy, and its orbitals as coefficients of a basis."""
+
+    energy: float  # hartree
+    is_converged: bool
+    method: Method
+    basis: str
+    up: Float[np.ndarray, "basis n_up"]
+    down: Float[np.ndarray, "basis n_down"]
+
+
+def solve(system: System, basis: str, method: Method | None = None) -> HartreeFock:
+    """The Hartree–Fock ground state; by default restricted for closed shells, else unrestricted.
+
+    Where plain iteration does not converge, second-order iteration goes on from there.
+    Raises HartreeFockError if the basis does not know an element.
+    """
+    from pyscf import scf
+
+    molecule = _molecule(system, basis)
+    method = method or ("rhf" if system.n_up == system.n_down else "uhf")
+    solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
+    solver.kernel()
+    if not solver.converged:
+        solver = solver.newton()
+        solver.kernel()
+    orbitals = solver.mo_coeff if method == "uhf" else (solver.mo_coeff, solver.mo_coeff)
+    return HartreeFock(
+        energy=float(solver.e_tot),
+        is_converged=bool(solver.converged),
+        method=method,
+        basis=basis,
+        up=np.asarray(orbitals[0])[:, : system.n_up],
+        down=np.asarray(orbitals[1])[:, : system.n_down],
+    )
+
+
+def _molecule(system: System, basis: str) -> "Mole":
+    """The system as pyscf has it."""
+    from pyscf import gto
+    from pyscf.lib.exceptions import BasisNotFoundError
+
+    atoms = [
+        (charge, position) for charge, position in zip(system.charges, system.nuclei, strict=True)
+    ]
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # advice on where else to look for a basis
+            return gto.M(
+                atom=atoms,
+                unit="Bohr",
+                basis=basis,
+                charge=sum(system.charges) - system.n_electrons,
+                spin=system.n_up - system.n_down,
+                verbose=0,
+            )
+    except BasisNotFoundError as error:
+        raise HartreeFockError(f"no basis {basis} for one of the elements: {error}") from None
+
+
+class Shell(NamedTuple):
+    """The 2l + 1 basis functions around one nucleus that share a contraction of Gaussians."""
+
+    nucleus: int
+    angular_momentum: int
+    exponents: np.ndarray
+    coefficients: np.ndarray  # those of the primitives' norms included
+
+
+def _shells(molecule: "Mole") -> Iterator[Shell]:
+    """All shells in the order of pyscf's basis functions."""
+    for i in range(molecule.nbas):
+        norms = [_norm(molecule.bas_angular(i), a) for a in molecule.bas_exp(i)]
+        for column in molecule.bas_ctr_coeff(i).T:
+            angular_momentum = molecule.bas_angular(i)
+            yield Shell(molecule.bas_atom(i), angular_momentum, molecule.bas_exp(i), column * norms)
+
+
+def _norm(angular_momentum: int, exponent: float) -> float:
+    """Of the radial part r^l exp(−a r²)."""
+    from pyscf import gto
+
+    return float(gto.gto_norm(angular_momentum, exponent))
+
+
+def make_basis(system: System, name: str) -> Callable[[Array], Array]:
+    """``r[elec 3] -> the basis functions at every electron``, in the order of pyscf's.
+
+    Contracted Gaussians times real solid harmonics, in bohr^(−3/2).
+    """
+    from pyscf.gto import cart2sph
+
+    shells = list(_shells(_molecule(system, name)))
+    nuclei = np.array(system.nuclei)
+    exponents = np.concatenate([shell.exponents for shell in shells])
+    primitive_nucleus = np.repeat([s.nucleus for s in shells], [len(s.exponents) for s in shells])
+    contraction = np.zeros((len(exponents), len(shells)))
+    first = 0
+    for column, shell in enumerate(shells):
+        contraction[first : first + len(shell.exponents), column] = shell.coefficients
+        first += len(shell.exponents)
+    momenta = np.array([shell.angular_momentum for shell in shells])
+    shell_nucleus = np.array([shell.nucleus for shell in shells])
+    offsets = np.concatenate([[0], np.cumsum(2 * momenta + 1)])
+    spherical = {degree: np.asarray(cart2sph(degree)) for degree in sorted(set(momenta.tolist()))}
+
+    def basis(r: Array) -> Array:
+        away = r[:, None] - jnp.asarray(nuclei, r.dtype)
+        distance2 = jnp.sum(away**2, axis=-1)
+        gaussians = jnp.exp(-jnp.asarray(exponents, r.dtype) * distance2[:, primitive_nucleus])
+        radial = gaussians @ jnp.asarray(contraction, r.dtype)
+        functions = jnp.zeros((r.shape[0], offsets[-1]), r.dtype)
+        for degree, to_spherical in spherical.items():
+            which = np.flatnonzero(momenta == degree)
+            solid = _monomials(away, degree) @ jnp.asarray(to_spherical, r.dtype)
+            values = radial[:, which, None] * solid[:, shell_nucleus[which]]
+            where = (offsets[which][:, None] + np.arange(2 * degree + 1)).ravel()
+            functions = functions.at[:, where].set(values.reshape(r.shape[0], -1))
+        return functions
+
+    return basis
+
+
+def _monomials(x: Array, degree: int) -> Array:
+    """All x^i y^j z^k of one degree, i falling first, behind the axes of x."""
+    down = range(degree, -1, -1)
+    powers = [(i, j, degree - i - j) for i in down for j in down if i + j <= degree]
+    return jnp.stack([jnp.prod(x ** np.array(power), axis=-1) for power in powers], axis=-1)
+
+
+def make_orbitals(
+    system: System, solution: HartreeFock, full_determinants: bool
+) -> Callable[[Array], Stacks]:
+    """``r -> matrices of occupied orbitals`` of one walker, shaped like those of an ansatz.
+
+    Full determinants are zero where an electron meets orbitals of the other spin.
+    """
+    basis = make_basis(system, solution.basis)
+    n_up = system.n_up
+
+    def orbitals(r: Array) -> Stacks:
+        functions = basis(r)
+        up = functions[:n_up] @ jnp.asarray(solution.up, r.dtype)
+        down = functions[n_up:] @ jnp.asarray(solution.down, r.dtype)
+        if full_determinants:
+            return (jax.scipy.linalg.block_diag(up, down)[None],)
+        return tuple(block[None] for block in (up, down) if block.shape[0])
+
+    return orbitals

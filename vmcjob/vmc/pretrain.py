@@ -1,0 +1,88 @@
+"""Pretraining: a network's orbitals are fitted to those of Hartree–Fock before VMC begins.
+
+From random parameters VMC spends most of its time finding what Hartree–Fock knows already, and for
+more than a few electrons it may never find it (arXiv:1909.02487, section III D).
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array
+from jaxtyping import Bool, Float
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.ansatz.determinants import Stacks, log_abs_sum_det
+from vmcjob.vmc.contracts import LoopState, OptimizerState, Params
+from vmcjob.vmc.loop import PRETRAIN, Step
+from vmcjob.vmc.sampler import sweep, tune_width
+
+
+class PretrainInfo(NamedTuple):
+    """What one step of pretraining tells, over the walkers of all devices."""
+
+    loss: Float[Array, ""]  # squared relative distance of an electron's orbitals
+    acceptance: Float[Array, ""]
+    is_finite: Bool[Array, ""]
+
+
+@dataclass(frozen=True)
+class Pretraining:
+    """Fits orbitals where the electrons of the Hartree–Fock determinant are.
+
+    Args:
+        orbitals: of the network, for one walker.
+        target: of Hartree–Fock, shaped alike; its one determinant is every determinant's target.
+        optimizer: takes gradients of the mean squared distance.
+        seed, moves, target_acceptance: as in `Vmc`.
+    """
+
+    orbitals: Callable[[Params, Array], Stacks]
+    target: Callable[[Array], Stacks]
+    optimizer: optax.GradientTransformation
+    seed: int
+    moves: int
+    target_acceptance: float
+
+    def init(self, params: Params) -> OptimizerState:
+        """The state of the optimizer before the first step."""
+        return self.optimizer.init(params)
+
+    def step(self) -> Step:
+        """Sample the Hartree–Fock determinant, fit the network's orbitals, tune the width."""
+
+        def step(state: LoopState, index: Array) -> tuple[LoopState, PretrainInfo]:
+            key = devices.key(self.seed, PRETRAIN, index)
+            chain, accepted = sweep(self._log_target, None, key, state.chain, self.moves)
+            acceptance = devices.mean(accepted)
+            loss, gradient = devices.mean(jax.value_and_grad(self._distance)(state.params, chain.r))
+            change, memory = self.optimizer.update(gradient, state.optimizer, state.params)
+            params = optax.apply_updates(state.params, change)
+            chain = tune_width(chain, acceptance, self.target_acceptance)
+            new = LoopState(params, memory, chain)
+            return new, PretrainInfo(loss, acceptance, devices.all_finite((loss, new)))
+
+        return devices.pmap(step, donate_argnums=(0,))
+
+    def _log_target(self, params: None, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
+        del params
+        return log_abs_sum_det(self.target(r))
+
+    def _distance(self, params: Params, r: Float[Array, "walker elec 3"]) -> Float[Array, ""]:
+        """Mean over walkers, determinants and electrons i of Σ_j (φ_j − φ_j^HF)² / Σ_j (φ_j^HF)².
+
+        Relative in every row, for ψ is linear in it: an absolute distance would see to the core,
+        where orbitals are large, and leave the valence electrons as they are.
+        """
+
+        def of_one(r: Float[Array, "elec 3"]) -> Float[Array, ""]:
+            rows = []
+            for found, wanted in zip(self.orbitals(params, r), self.target(r), strict=True):
+                square = jnp.sum((found - wanted) ** 2, axis=-1) / jnp.sum(wanted**2, axis=-1)
+                rows.append(jnp.mean(square, axis=0))
+            return jnp.mean(jnp.concatenate(rows))
+
+        return jnp.mean(jax.vmap(of_one)(r))
