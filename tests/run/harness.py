@@ -33,6 +33,8 @@ steps = 2
 warmup = 5
 [optimizer]
 cg_iterations = 3
+[pretrain]
+steps = 0
 [train]
 steps = 60
 [evaluate]

@@ -34,8 +34,8 @@ FARTHEST_BOHR = 1e4
 MOST_STEPS: Final = 10_000_000
 """Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
 MOST_WALKERS: Final = 1_000_000
-MOST_UNTRAINED_ELECTRONS: Final = 4
-"""Beyond, VMC from random parameters takes far longer than with a Hartree-Fock start."""
+MOST_UNTRAINED_ELECTRONS: Final = 1
+"""Of two electrons already, a Hartree-Fock start of seconds saves hundreds of VMC steps."""
 PRETRAIN_STEPS: Final = 1000
 BY_ELECTRONS: Final = -1
 """Stands for 0 or PRETRAIN_STEPS, whichever suits the number of electrons."""

@@ -52,10 +52,10 @@ class Spring:
 
     kind: Annotated[Literal["spring"], "MinSR with a memory of earlier updates"] = "spring"
     learning_rate: LearningRate = 0.1
-    decay_steps: DecaySteps = 1000.0
+    decay_steps: DecaySteps = 300.0
     damping: Damping = 1e-3
     momentum: Annotated[float, at_least(0), inside(-1, 1), "of the last update kept"] = 0.99
-    norm_constraint: Annotated[float, above(0), "largest squared norm of an update"] = 1e-3
+    norm_constraint: Annotated[float, above(0), "largest squared norm of an update"] = 1e-2
     clip: Clip = 5.0
     clip_centre: ClipCentre = "median"
 
