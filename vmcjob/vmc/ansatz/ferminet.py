@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, by_spin, dense
+from vmcjob.vmc.ansatz.pairs import pair_distances
 from vmcjob.vmc.system import System
 
 
@@ -57,10 +58,7 @@ class FermiNet(nn.Module):
 def pair_features(r: Float[Array, "elec 3"]) -> Float[Array, "elec elec 4"]:
     """(r_i − r_j, |r_i − r_j|) of all pairs of one walker; zero for an electron and itself."""
     r_ee = r[:, None] - r[None]
-    # The norm has no derivative at zero: on the diagonal another vector's is taken, and dropped.
-    diagonal = jnp.eye(r.shape[0], dtype=r.dtype)
-    d_ee = jnp.linalg.norm(r_ee + diagonal[..., None], axis=-1) * (1.0 - diagonal)
-    return jnp.concatenate([r_ee, d_ee[..., None]], axis=-1)
+    return jnp.concatenate([r_ee, pair_distances(r_ee)[..., None]], axis=-1)
 
 
 def _residual(x: Array, y: Array) -> Array:
