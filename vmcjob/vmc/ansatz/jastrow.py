@@ -1,9 +1,12 @@
-"""The electron–electron cusp as a Jastrow factor."""
+"""Jastrow factors: cusps, and correlation of two electrons near a nucleus."""
 
 import flax.linen as nn
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
+
+from vmcjob.vmc.ansatz.pairs import pair_distances
+from vmcjob.vmc.system import System
 
 
 class CuspJastrow(nn.Module):
@@ -28,3 +31,71 @@ class CuspJastrow(nn.Module):
         cusp = jnp.where(like, 0.25, 0.5).astype(r.dtype)
         distance = jnp.linalg.norm(r[i] - r[j], axis=-1)
         return -jnp.sum(cusp * length**2 / (length + distance))
+
+
+class ThreeBodyJastrow(nn.Module):
+    """log of a symmetric factor of electrons, of pairs, and of pairs near nuclei; for one walker.
+
+        J = J_ee + Σ_iI [ −log(2 − exp(−Z_I r_iI)) + Σ_p a_Ip t_iI^p ] + Σ_{i≠j} Σ_k b_k s_ij^k
+          + Σ_I Σ_{i≠j} Σ_pqk c_Ipqk t_iI^p t_jI^q s_ij^k
+
+    with J_ee of `CuspJastrow`, scaled distances t = 1 − exp(−κ r_iI) and s = 1 − exp(−λ r_ij),
+    learned κ, λ > 0, and b and c of their own for like and for unlike spins. Powers are 2 to
+    `order`, and also q = 0 and k = 0. None has a slope where two particles meet, so that both cusps
+    are exact for any parameters: those of J_ee, and −Z_I at the nuclei.
+
+    The polynomials are those of Filippi and Umrigar (J. Chem. Phys. 105, 213 (1996)) without the
+    linear terms, whose slopes would have to cancel.
+    """
+
+    system: System
+    order: int  # 1: the cusps alone
+
+    @nn.compact
+    def __call__(self, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
+        """J from the electron positions in bohr."""
+        charges = jnp.array(self.system.charges, r.dtype)
+        d_en = jnp.linalg.norm(r[:, None] - jnp.array(self.system.nuclei, r.dtype), axis=-1)
+        cusps = CuspJastrow(self.system.n_up)(r) - jnp.sum(jnp.log(2.0 - jnp.exp(-charges * d_en)))
+        if self.order < 2:
+            return cusps
+        d_ee = pair_distances(r[:, None] - r)
+        t, s = self._powers("log_kappa", d_en), self._powers("log_lambda", d_ee)
+        return cusps + self._of_one(t) + self._of_two(s) + self._of_three(t, s)
+
+    def _powers(self, name: str, d: Float[Array, "a b"]) -> Float[Array, "a b power"]:
+        """Powers from the second on of distances that are scaled to reach from 0 to 1."""
+        scale = jnp.exp(self.param(name, nn.initializers.zeros, (), d.dtype))
+        scaled = 1.0 - jnp.exp(-scale * d)
+        return jnp.stack([scaled**power for power in range(2, self.order + 1)], axis=-1)
+
+    def _of_one(self, t: Float[Array, "elec nuc p"]) -> Float[Array, ""]:
+        a = self.param("a", nn.initializers.zeros, t.shape[1:], t.dtype)
+        return jnp.sum(a * t)
+
+    def _of_two(self, s: Float[Array, "elec elec k"]) -> Float[Array, ""]:
+        by_pair = self._by_kind_of_pair(s)
+        b = self.param("b", nn.initializers.zeros, by_pair.shape[2:], s.dtype)
+        return jnp.sum(b * by_pair)
+
+    def _of_three(
+        self, t: Float[Array, "elec nuc p"], s: Float[Array, "elec elec k"]
+    ) -> Float[Array, ""]:
+        t_or_one, by_pair = _and_one(t), self._by_kind_of_pair(_and_one(s))
+        shape = (*t.shape[1:], t_or_one.shape[2], by_pair.shape[2])
+        c = self.param("c", nn.initializers.zeros, shape, t.dtype)
+        weight = jnp.einsum("iIp,Ipqk->iIqk", t, c)
+        return jnp.sum(jnp.einsum("iIqk,jIq->ijk", weight, t_or_one) * by_pair)
+
+    def _by_kind_of_pair(self, s: Float[Array, "elec elec k"]) -> Float[Array, "elec elec two_k"]:
+        """Features of like pairs and, beside them, of unlike ones; zero for all other pairs."""
+        n_electrons = s.shape[0]
+        is_up = jnp.arange(n_electrons) < self.system.n_up
+        like = (is_up[:, None] == is_up) & ~jnp.eye(n_electrons, dtype=bool)
+        unlike = is_up[:, None] != is_up
+        return jnp.concatenate([s * like[..., None], s * unlike[..., None]], axis=-1)
+
+
+def _and_one(x: Float[Array, "a b power"]) -> Float[Array, "a b more"]:
+    """The powers and, before them, the power zero."""
+    return jnp.concatenate([jnp.ones_like(x[..., :1]), x], axis=-1)

@@ -36,9 +36,14 @@ class OrbitalMatrices(nn.Module):
         return (jnp.concatenate(blocks, axis=1),) if self.full_determinants else tuple(blocks)
 
 
-def dense(width: int, use_bias: bool = True) -> nn.Dense:
+def dense(
+    width: int,
+    use_bias: bool = True,
+    init: nn.initializers.Initializer = nn.linear.default_kernel_init,
+) -> nn.Dense:
     """An affine layer whose parameters have the process's precision, not flax's float32."""
-    return nn.Dense(width, use_bias=use_bias, param_dtype=jnp.zeros(()).dtype)
+    dtype = jnp.zeros(()).dtype
+    return nn.Dense(width, use_bias=use_bias, param_dtype=dtype, kernel_init=init)
 
 
 def by_spin(x: Array, n_up: int, axis: int = 0) -> list[Array]:

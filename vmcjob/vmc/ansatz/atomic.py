@@ -1,0 +1,106 @@
+"""Atomic functions: which stand around every nucleus, and in which of them the electrons start."""
+
+from collections import Counter
+from collections.abc import Iterator
+from itertools import count, islice
+from typing import Final, NamedTuple
+
+from vmcjob.vmc.system import System, find_homes
+
+HIGHEST_L: Final = 2
+"""Angular momentum of d; where nature fills f, electrons start in s, p and d farther out."""
+SPACING: Final = 2.0
+"""Ratio of neighbouring exponents of a subshell, about that of the double zetas of light atoms."""
+EFFECTIVE_N: Final = (1.0, 2.0, 3.0, 3.7, 4.0, 4.2)
+"""Slater's effective quantum numbers of the shells 1, 2, …; the last one serves all beyond."""
+
+
+class Subshell(NamedTuple):
+    """States of an atom that share a radial function."""
+
+    n: int
+    l: int  # noqa: E741 -- as everybody writes it
+
+
+class State(NamedTuple):
+    """One atomic orbital; `m` counts the 2l + 1 of a subshell from zero."""
+
+    nucleus: int
+    subshell: Subshell
+    m: int
+
+
+class Radial(NamedTuple):
+    """A radial function, which 2l + 1 atomic functions share; a subshell may have several."""
+
+    nucleus: int
+    subshell: Subshell
+    zeta: float  # initial exponent, 1/bohr
+
+
+def subshells() -> Iterator[Subshell]:
+    """1s, 2s, 2p, 3s, 3p, 4s, 3d, …: all up to d, in Madelung's order."""
+    for n_plus_l in count(1):
+        for l in reversed(range(min(HIGHEST_L, (n_plus_l - 1) // 2) + 1)):  # noqa: E741
+            yield Subshell(n_plus_l - l, l)
+
+
+def states(nucleus: int, n_states: int) -> list[State]:
+    """The first states of an atom, in the order in which electrons of one spin fill them."""
+    endless = (State(nucleus, shell, m) for shell in subshells() for m in range(2 * shell.l + 1))
+    return list(islice(endless, n_states))
+
+
+def slater_exponent(charge: int, own: Subshell) -> float:
+    """(Z − s) / n* of a neutral atom by Slater's rules (Phys. Rev. 36, 57 (1930)), in 1/bohr.
+
+    At least 1 / n*, for an electron beyond those of the neutral atom sees the charge of an ion.
+    """
+    endless = (shell for shell in subshells() for _ in range(2 * (2 * shell.l + 1)))
+    others = list(islice(endless, charge))
+    if own in others:
+        others.remove(own)
+    seen = charge - sum(shielding(own, other) for other in others)
+    return max(1.0, seen) / EFFECTIVE_N[min(own.n, len(EFFECTIVE_N)) - 1]
+
+
+def shielding(own: Subshell, other: Subshell) -> float:
+    """How much of a nuclear charge an electron takes from another, by Slater's rules, in e."""
+    if other.n == own.n and (other.l == HIGHEST_L) == (own.l == HIGHEST_L):
+        return 0.3 if own.n == 1 else 0.35
+    if other.n > own.n or (other.n == own.n and other.l > own.l):
+        return 0.0
+    return 0.85 if other.n == own.n - 1 and own.l < HIGHEST_L else 1.0
+
+
+def radials(system: System, functions: int) -> list[Radial]:
+    """All radial functions of all nuclei, those of lower angular momentum first.
+
+    A nucleus has the subshells of its neutral atom, more if more electrons of one spin start there,
+    and one of the next angular momentum, of the last one's size, for bonds to polarize. The first
+    exponent of each is Slater's; others follow, larger and smaller by turns.
+    """
+    counts = Counter((state.nucleus, spin) for spin in (0, 1) for state in starts(system, spin))
+    found = []
+    for nucleus, charge in enumerate(system.charges):
+        n_states = max((charge + 1) // 2, counts[nucleus, 0], counts[nucleus, 1])
+        occupied = dict.fromkeys(state.subshell for state in states(nucleus, n_states))
+        exponents = {shell: slater_exponent(charge, shell) for shell in occupied}
+        if (l_next := 1 + max(shell.l for shell in occupied)) <= HIGHEST_L:
+            exponents[Subshell(l_next + 1, l_next)] = list(exponents.values())[-1]
+        for shell, zeta in exponents.items():
+            steps = ((k + 1) // 2 * (1 if k % 2 else -1) for k in range(functions))
+            found += [Radial(nucleus, shell, zeta * SPACING**step) for step in steps]
+    return sorted(found, key=lambda radial: radial.subshell.l)
+
+
+def starts(system: System, spin: int) -> list[State]:
+    """The state in which each electron of a spin (0 up, 1 down) starts, around its home nucleus.
+
+    No two of a spin start in the same one: their determinant does not vanish, whatever the charge,
+    the spin and the distances.
+    """
+    homes = [home.nucleus for home in find_homes(system)]
+    homes = homes[: system.n_up] if spin == 0 else homes[system.n_up :]
+    filling = {nucleus: iter(states(nucleus, homes.count(nucleus))) for nucleus in homes}
+    return [next(filling[nucleus]) for nucleus in homes]
