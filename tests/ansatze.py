@@ -1,8 +1,12 @@
 """Small wave functions for tests."""
 
+from collections.abc import Callable
+
 from vmcjob.vmc.ansatz import WaveFunction
 from vmcjob.vmc.ansatz.ferminet import FermiNet
-from vmcjob.vmc.ansatz.jastrow import CuspJastrow
+from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
+from vmcjob.vmc.ansatz.psiformer import Psiformer
+from vmcjob.vmc.ansatz.slater import SlaterOrbitals
 from vmcjob.vmc.system import System
 
 
@@ -12,3 +16,26 @@ def small_ferminet(
     """A FermiNet of two narrow layers."""
     orbitals = FermiNet(system, determinants, full_determinants, 2, 8, 4)
     return WaveFunction(orbitals, CuspJastrow(system.n_up) if jastrow else None)
+
+
+def small_psiformer(
+    system: System, determinants: int = 2, full_determinants: bool = True, jastrow: bool = True
+) -> WaveFunction:
+    """A Psiformer of two narrow layers, two heads in each."""
+    orbitals = Psiformer(system, determinants, full_determinants, 2, 2, 4, 8, layer_norm=False)
+    return WaveFunction(orbitals, CuspJastrow(system.n_up) if jastrow else None)
+
+
+def small_slater_jastrow(
+    system: System, determinants: int = 2, full_determinants: bool = True, jastrow: bool = True
+) -> WaveFunction:
+    """Two functions of each subshell and powers up to the third."""
+    orbitals = SlaterOrbitals(system, determinants, full_determinants, 2)
+    return WaveFunction(orbitals, ThreeBodyJastrow(system, 3) if jastrow else None)
+
+
+ANSATZE: dict[str, Callable[..., WaveFunction]] = {
+    "ferminet": small_ferminet,
+    "psiformer": small_psiformer,
+    "slater-jastrow": small_slater_jastrow,
+}

@@ -11,8 +11,10 @@ from vmcjob.spec import (
     MinSr,
     Numerics,
     Output,
+    Psiformer,
     Resources,
     Sampler,
+    SlaterJastrow,
     Spring,
     Sr,
     System,
@@ -59,7 +61,11 @@ jobs = st.builds(
     name=st.from_regex("[A-Za-z0-9][A-Za-z0-9._-]{0,63}", fullmatch=True),
     seed=st.integers(0, 2**32 - 1),
     system=systems(),
-    ansatz=st.builds(FermiNet, determinants=counts, layers=counts, jastrow=st.booleans()),
+    ansatz=st.one_of(
+        st.builds(FermiNet, determinants=counts, layers=counts, jastrow=st.booleans()),
+        st.builds(Psiformer, heads=counts, mlp_width=counts, layer_norm=st.booleans()),
+        st.builds(SlaterJastrow, determinants=counts, functions=st.integers(1, 10)),
+    ),
     sampler=st.builds(
         Sampler,
         walkers=st.integers(2, 10**6),

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from vmcjob.errors import SpecError
-from vmcjob.spec import load_resolved, parse_spec
+from vmcjob.spec import FermiNet, load_resolved, parse_spec
 
 DIATOMIC = """
 name = "h2"
@@ -66,12 +66,12 @@ def test_strings_and_truth_values_can_be_swept() -> None:
         'R = [1.4]\n"numerics.dtype" = ["float32", "float64"]\n"ansatz.jastrow" = [true, false]'
     )
     points = parse_spec(text, "h2.toml").points
-    found = [(p.spec.numerics.dtype, p.spec.ansatz.jastrow) for p in points]
+    found = [(p.spec.numerics.dtype, p.spec.ansatz) for p in points]
     assert found == [
-        ("float32", True),
-        ("float32", False),
-        ("float64", True),
-        ("float64", False),
+        ("float32", FermiNet(jastrow=True)),
+        ("float32", FermiNet(jastrow=False)),
+        ("float64", FermiNet(jastrow=True)),
+        ("float64", FermiNet(jastrow=False)),
     ]
 
 

@@ -11,7 +11,9 @@ from vmcjob.errors import UsageError
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import WaveFunction, make_log_psi, make_orbitals
 from vmcjob.vmc.ansatz.ferminet import FermiNet
-from vmcjob.vmc.ansatz.jastrow import CuspJastrow
+from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
+from vmcjob.vmc.ansatz.psiformer import Psiformer
+from vmcjob.vmc.ansatz.slater import SlaterOrbitals
 from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Optimizer
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.hamiltonian import make_local_energy
@@ -124,6 +126,25 @@ def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
                 one_electron_width=options.one_electron_width,
                 two_electron_width=options.two_electron_width,
             )
+        case jobspec.Psiformer():
+            orbitals = Psiformer(
+                system=system,
+                determinants=options.determinants,
+                full_determinants=options.full_determinants,
+                layers=options.layers,
+                heads=options.heads,
+                head_width=options.head_width,
+                mlp_width=options.mlp_width,
+                layer_norm=options.layer_norm,
+            )
+        case jobspec.SlaterJastrow():
+            orbitals = SlaterOrbitals(
+                system=system,
+                determinants=options.determinants,
+                full_determinants=options.full_determinants,
+                functions=options.functions,
+            )
+            return WaveFunction(orbitals, ThreeBodyJastrow(system, options.jastrow_order))
     return WaveFunction(orbitals, CuspJastrow(system.n_up) if options.jastrow else None)
 
 

@@ -1,7 +1,7 @@
 """The job spec: TOML in, frozen and validated jobs out, with every complaint at once."""
 
 from vmcjob.document import write
-from vmcjob.spec.ansatz import Ansatz, FermiNet
+from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
 from vmcjob.spec.model import (
     Atom,
     Container,
@@ -36,8 +36,10 @@ __all__ = [
     "Optimizer",
     "Output",
     "Point",
+    "Psiformer",
     "Resources",
     "Sampler",
+    "SlaterJastrow",
     "SpecFile",
     "Spring",
     "Sr",
