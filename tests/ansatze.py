@@ -19,10 +19,14 @@ def small_ferminet(
 
 
 def small_psiformer(
-    system: System, determinants: int = 2, full_determinants: bool = True, jastrow: bool = True
+    system: System,
+    determinants: int = 2,
+    full_determinants: bool = True,
+    jastrow: bool = True,
+    layer_norm: bool = False,
 ) -> WaveFunction:
     """A Psiformer of two narrow layers, two heads in each."""
-    orbitals = Psiformer(system, determinants, full_determinants, 2, 2, 4, 8, layer_norm=False)
+    orbitals = Psiformer(system, determinants, full_determinants, 2, 2, 4, 8, layer_norm)
     return WaveFunction(orbitals, CuspJastrow(system.n_up) if jastrow else None)
 
 

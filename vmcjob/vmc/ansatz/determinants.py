@@ -10,7 +10,10 @@ from jaxtyping import Float
 from vmcjob import fwdlap
 
 Stacks = tuple[Float[Array, "det _ _"], ...]
-"""Matrices of orbitals, of all electrons or of each spin: ψ sums their products over `det`."""
+"""Square matrices of orbitals, of all electrons or of each spin, which may differ in number.
+
+ψ sums over `det` the products of their determinants.
+"""
 
 
 def log_abs_sum_det(stacks: Stacks) -> Float[Array, ""]:
