@@ -40,19 +40,19 @@ def make(name: str, full: bool = True, system: System = CARBON_LIKE) -> Case:
     """One compilation serves all tests that ask for the same."""
     net = ANSATZE[name](system, DETERMINANTS, full)
     r = jax.random.normal(jax.random.key(1), (system.n_electrons, 3))
-    params = shaken(jax.jit(net.init)(jax.random.key(0), r))
+    params = any_params(jax.eval_shape(net.init, jax.random.key(0), r))
     return Case(jax.jit(make_log_psi(net)), jax.jit(make_orbitals(net)), params, r)
 
 
-def shaken(params: Params) -> Params:
-    """Parameters off the zeros and ones at which terms of an ansatz are silent at first."""
-    leaves, structure = jax.tree.flatten(params)
-    keys = jax.random.split(jax.random.key(2), len(leaves))
-    moved = [
-        leaf + 0.1 * jax.random.normal(key, leaf.shape)
-        for leaf, key in zip(leaves, keys, strict=True)
-    ]
-    return jax.tree.unflatten(structure, moved)
+def any_params(shapes: Params) -> Params:
+    """Random parameters: none at the zeros and ones at which terms of an ansatz begin."""
+    rng = np.random.default_rng(2)
+
+    def fill(path, leaf: jax.ShapeDtypeStruct) -> jax.Array:
+        is_length = path[-1].key == "alpha"  # positive, all others are of any sign
+        return jnp.asarray(rng.normal(float(is_length), 0.3 - 0.2 * is_length, leaf.shape))
+
+    return jax.tree_util.tree_map_with_path(fill, shapes)
 
 
 def psi_without_jastrow(stacks: Stacks) -> float:

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.ansatze import small_ferminet
+from tests.ansatze import ANSATZE
 from tests.oracles import hydrogenic_1s, hydrogenic_2pz, kinetic_energy
 from vmcjob.vmc.ansatz import make_log_psi
 from vmcjob.vmc.hamiltonian import coulomb_potential, local_kinetic_energy, make_local_energy
@@ -31,15 +31,18 @@ def test_the_local_energy_of_a_hydrogenic_eigenstate_is_constant(charge, state, 
     np.testing.assert_allclose(e_loc, energy * charge**2, rtol=1e-9)
 
 
-def test_kinetic_energy_agrees_with_the_hessian_of_the_wave_function() -> None:
-    """Two independent routes, through log|ψ| forward and through ψ itself, for a FermiNet."""
+@pytest.mark.parametrize("name", list(ANSATZE))
+def test_kinetic_energy_agrees_with_the_hessian_of_the_wave_function(name) -> None:
+    """Two independent routes, through log|ψ| forward and through ψ itself."""
     system = System(((0.0, 0.0, 0.0), (0.0, 0.0, 3.0)), (3, 1), 2, 2)
-    net = small_ferminet(system)
+    net = ANSATZE[name](system)
     r = jax.random.normal(jax.random.key(1), (4, 3))
-    params = net.init(jax.random.key(0), r)
+    params = jax.jit(net.init)(jax.random.key(0), r)
     log_psi = make_log_psi(net)
-    ours = local_kinetic_energy(log_psi, params, r)
-    np.testing.assert_allclose(ours, kinetic_energy(log_psi, params, r), rtol=1e-9)
+    ours, twin = (
+        jax.jit(partial(route, log_psi)) for route in (local_kinetic_energy, kinetic_energy)
+    )
+    np.testing.assert_allclose(ours(params, r), twin(params, r), rtol=1e-9)
 
 
 def test_the_potential_of_a_known_configuration() -> None:
