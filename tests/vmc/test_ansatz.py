@@ -177,13 +177,13 @@ def test_blocks_are_full_determinants_that_are_zero_off_the_diagonal(name) -> No
 # FermiNet's own features have slopes where electrons meet, which it has to unlearn.
 @pytest.mark.parametrize("name", ["psiformer", "slater-jastrow"])
 def test_the_local_energy_is_finite_where_electrons_meet(name) -> None:
-    """Kato: ½ for unlike, ¼ for like spins. A slope wrong by 0.01 would cost about 100 hartree."""
+    """Kato: ½ for unlike, ¼ for like spins. A slope wrong by 0.01 would cost 180 hartree."""
     log_psi, _, params, r = make(name)
     local_energy = jax.jit(make_local_energy(log_psi, CARBON_LIKE))
     direction = jnp.array([0.6, 0.0, 0.8])
     for i, j in [(0, 1), (3, 4), (0, 3)]:
         far, near = (local_energy(params, r.at[i].set(r[j] + d * direction)) for d in (1e-3, 1e-4))
-        assert abs(near - far) < 1.0
+        assert abs(near - far) < 20.0
 
 
 @pytest.mark.parametrize(("n_up", "slope"), [(2, 0.25), (1, 0.5)])

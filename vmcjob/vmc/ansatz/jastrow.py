@@ -66,8 +66,8 @@ class ThreeBodyJastrow(nn.Module):
     def _powers(self, name: str, d: Float[Array, "a b"]) -> Float[Array, "a b power"]:
         """Powers from the second on of distances that are scaled to reach from 0 to 1."""
         scale = jnp.exp(self.param(name, nn.initializers.zeros, (), d.dtype))
-        scaled = 1.0 - jnp.exp(-scale * d)
-        return jnp.stack([scaled**power for power in range(2, self.order + 1)], axis=-1)
+        scaled = 1.0 - jnp.exp(-scale * d[..., None])
+        return jnp.concatenate([scaled**power for power in range(2, self.order + 1)], axis=-1)
 
     def _of_one(self, t: Float[Array, "elec nuc p"]) -> Float[Array, ""]:
         a = self.param("a", nn.initializers.zeros, t.shape[1:], t.dtype)

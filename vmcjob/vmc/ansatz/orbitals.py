@@ -1,8 +1,10 @@
 """From features of electrons to the matrices of orbitals, which all networks share."""
 
+from itertools import pairwise
+
 import flax.linen as nn
 import jax.numpy as jnp
-from jax import Array
+from jax import Array, lax
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
@@ -48,4 +50,7 @@ def dense(
 
 def by_spin(x: Array, n_up: int, axis: int = 0) -> list[Array]:
     """Slices of spin up and down along an electron axis; a spin without electrons has none."""
-    return [part for part in jnp.split(x, [n_up], axis=axis) if part.shape[axis]]
+    # Slices, not jnp.split: fwdlap keeps a slice as sparse as it was, and has no rule for a split.
+    ends = (0, n_up, x.shape[axis])
+    parts = [lax.slice_in_dim(x, *bounds, axis=axis) for bounds in pairwise(ends)]
+    return [part for part in parts if part.shape[axis]]

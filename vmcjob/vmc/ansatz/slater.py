@@ -100,10 +100,10 @@ def solid_harmonics(l: int, x: Float[Array, "*some 3"]) -> Float[Array, "*some m
         return jnp.ones((*x.shape[:-1], 1), x.dtype)
     if l == 1:
         return x
-    x, y, z = x[..., 0], x[..., 1], x[..., 2]
+    x, y, z = x[..., :1], x[..., 1:2], x[..., 2:]
     planar = 0.5 * (x * x - y * y)
     axial = (2.0 * z * z - x * x - y * y) / 12.0**0.5
-    return jnp.stack([x * y, y * z, z * x, planar, axial], axis=-1)
+    return jnp.concatenate([x * y, y * z, z * x, planar, axial], axis=-1)
 
 
 def starting_coefficients(
