@@ -1,0 +1,159 @@
+"""K-FAC: the natural gradient with a Fisher matrix of blocks that are easy to invert.
+
+With the scores O of the walkers, not centred, and every block by itself,
+
+    F = 2 ⟨O Oᵀ⟩,    g = ⟨(E_loc − ⟨E_loc⟩) O⟩ + l θ,    d = (F + l + λ)⁻¹ g,    δθ = −η d + μ δθ₀
+
+where δθ₀ is the update before. The block of a dense layer is taken to be the Kronecker product of
+the second moments of what goes in and of what comes back (arXiv:1503.05671; shared by electrons or
+pairs, arXiv:1806.00250; in VMC, arXiv:1909.02487, section II D). F is the Fisher matrix of a normal
+distribution of variance ½ about log|ψ|, as kfac-jax and the published settings of VMC have it, so
+that λ here is 2 λ of SR, and η is 2 η of SR.
+"""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Float
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
+from vmcjob.vmc.energy import Clipping, centred
+from vmcjob.vmc.kfac_layers import load, make_curvature
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.scores import PerWalker, Vector, lazy_scores
+from vmcjob.vmc.sr import limited
+
+
+class KfacState(NamedTuple):
+    """Moving averages of the factors, their inverses where these are kept, and the last update."""
+
+    blocks: Any  # kfac-jax's own: a tuple with a pytree of arrays for every block
+    velocity: Vector  # δθ₀
+
+
+@dataclass(frozen=True)
+class Kfac:
+    """K-FAC (an `Optimizer`). Raises KfacUnavailableError where kfac-jax and JAX do not fit.
+
+    Args:
+        log_psi: one walker's log|ψ|.
+        n_electrons: of one walker; its score is traced before there is a walker.
+        learning_rate: η, in hartree⁻¹.
+        damping: λ.
+        momentum: μ, below 1.
+        norm_constraint: upper limit of η² dᵀ g, the squared change of ψ in the norm of F + λ.
+        curvature_decay: weight of the past in the moving averages of a block, below 1.
+        inverse_period: steps between two inversions of the blocks.
+        is_inverse_exact: whether λ is added to a block's eigenvalues, or to those of its factors.
+        burn_in: first steps, which measure F and move nothing.
+        l2: l, weight of the penalty ½ l ‖θ‖², in hartree.
+        clipping: of local energies.
+    """
+
+    log_psi: LogPsi
+    n_electrons: int
+    learning_rate: Decay
+    damping: Decay
+    momentum: float
+    norm_constraint: float
+    curvature_decay: float
+    inverse_period: int
+    is_inverse_exact: bool
+    burn_in: int
+    l2: float
+    clipping: Clipping
+
+    def __post_init__(self) -> None:
+        load()
+
+    def init(self, params: Params) -> KfacState:
+        """Averages of nothing; no update yet."""
+        flat, _ = ravel_pytree(params)
+        r = jax.ShapeDtypeStruct((2, self.n_electrons, 3), flat.dtype)
+        curvature = make_curvature(self.log_psi, params, r)
+        kept = -1.0 if self.inverse_period > 1 else None
+        state = curvature.init(
+            rng=jax.random.key(0),  # for blocks that start at random; ours start at zero
+            func_args=(params, r),
+            exact_powers_to_cache=kept if self.is_inverse_exact else None,
+            approx_powers_to_cache=None if self.is_inverse_exact else kept,
+            cache_eigenvalues=False,
+        )
+        return KfacState(state.blocks_states, jnp.zeros_like(flat))
+
+    def update(
+        self,
+        params: Params,
+        state: OptimizerState,
+        r: Float[Array, "walker elec 3"],
+        e_loc: PerWalker,
+        step: Array,
+    ) -> tuple[Params, KfacState, UpdateInfo]:
+        """One step; inside pmap. See `Optimizer.update`."""
+        flat, unravel = ravel_pytree(params)
+        clipped, n_clipped = self.clipping.apply(e_loc)
+        scores = lazy_scores(self.log_psi, params, r)
+        energy_part = devices.mean(scores.apply_transpose(centred(clipped)) / r.shape[0])
+        gradient = energy_part + self.l2 * flat
+        blocks, natural = self._precondition(params, state.blocks, r, unravel(gradient), step)
+        direction, _ = ravel_pytree(natural)
+        eta = limited(
+            self.learning_rate(step), jnp.vdot(direction, gradient), self.norm_constraint
+        )
+        moving = jnp.where(step < self.burn_in, 0.0, 1.0).astype(flat.dtype)
+        delta = moving * (self.momentum * state.velocity - eta * direction)
+        info = UpdateInfo(
+            2.0 * jnp.linalg.norm(gradient), jnp.linalg.norm(delta), moving * eta, n_clipped
+        )
+        return unravel(flat + delta), KfacState(blocks, delta), info
+
+    def _precondition(
+        self, params: Params, blocks: Any, r: Array, gradient: Params, step: Array
+    ) -> tuple[Any, Params]:
+        """The blocks after this batch, and (F + l + λ)⁻¹ g with them."""
+        curvature = make_curvature(self.log_psi, params, r)
+        weight = self.l2 + self.damping(step)
+        state = curvature.State(synced=jnp.array(False), blocks_states=blocks)
+        state = curvature.update_curvature_matrix_estimate(
+            state,
+            ema_old=self.curvature_decay,
+            ema_new=1.0,
+            identity_weight=weight,
+            batch_size=r.shape[0],
+            rng=jax.random.key(0),  # the exact Fisher matrix needs no samples
+            func_args=(params, r),
+            pmap_axis_name=devices.AXIS,
+        )
+        state = curvature.sync(state, devices.AXIS)
+        is_kept = self.inverse_period > 1
+        if is_kept:
+            state = jax.lax.cond(
+                step % self.inverse_period == 0,
+                lambda state: self._invert(curvature, state, weight),
+                lambda state: state,
+                state,
+            )
+        natural = curvature.multiply_inverse(
+            state,
+            gradient,
+            identity_weight=weight,
+            exact_power=self.is_inverse_exact,
+            use_cached=is_kept,
+            pmap_axis_name=devices.AXIS,
+        )
+        return state.blocks_states, natural
+
+    def _invert(self, curvature: Any, state: Any, weight: Array) -> Any:
+        return curvature.update_cache(
+            state,
+            identity_weight=weight,
+            exact_powers=-1.0 if self.is_inverse_exact else None,
+            approx_powers=None if self.is_inverse_exact else -1.0,
+            eigenvalues=False,
+            pmap_axis_name=devices.AXIS,
+        )
