@@ -76,7 +76,7 @@ class Kfac:
         flat, _ = ravel_pytree(params)
         r = jax.ShapeDtypeStruct((2, self.n_electrons, 3), flat.dtype)
         curvature = make_curvature(self.log_psi, params, r)
-        kept = -1.0 if self.inverse_period > 1 else None
+        kept = -1 if self.inverse_period > 1 else None
         state = curvature.init(
             rng=jax.random.key(0),  # for blocks that start at random; ours start at zero
             func_args=(params, r),
@@ -102,9 +102,7 @@ class Kfac:
         gradient = energy_part + self.l2 * flat
         blocks, natural = self._precondition(params, state.blocks, r, unravel(gradient), step)
         direction, _ = ravel_pytree(natural)
-        eta = limited(
-            self.learning_rate(step), jnp.vdot(direction, gradient), self.norm_constraint
-        )
+        eta = limited(self.learning_rate(step), jnp.vdot(direction, gradient), self.norm_constraint)
         moving = jnp.where(step < self.burn_in, 0.0, 1.0).astype(flat.dtype)
         delta = moving * (self.momentum * state.velocity - eta * direction)
         info = UpdateInfo(
@@ -152,8 +150,8 @@ class Kfac:
         return curvature.update_cache(
             state,
             identity_weight=weight,
-            exact_powers=-1.0 if self.is_inverse_exact else None,
-            approx_powers=None if self.is_inverse_exact else -1.0,
+            exact_powers=-1 if self.is_inverse_exact else None,
+            approx_powers=None if self.is_inverse_exact else -1,
             eigenvalues=False,
             pmap_axis_name=devices.AXIS,
         )

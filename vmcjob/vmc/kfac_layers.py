@@ -23,23 +23,26 @@ LARGEST_FULL_BLOCK = 1024
 """Parameters of one array that get a matrix of their own; more get its diagonal alone."""
 
 
+_RENAMED = r"jax\.core\.\w+ is deprecated"
+
+
 class KfacUnavailableError(ValueError):
     """The installed kfac-jax does not work with the installed JAX."""
 
 
 def load() -> ModuleType:
     """kfac-jax, repaired if need be; KfacUnavailableError where no small repair would do."""
-    with warnings.catch_warnings():
-        # At import, kfac-jax 0.0.8 names things that JAX 0.9 and 0.10 are about to remove.
-        for name in ("jax.core.Effects", "jax.core.no_effects", "Setting `jax_pmap_shmap_merge`"):
-            warnings.filterwarnings("ignore", re.escape(name), DeprecationWarning)
-        try:
+    # Version 0.0.8 names, at import and when it traces, what JAX is about to rename or remove.
+    warnings.filterwarnings("ignore", _RENAMED, DeprecationWarning, module="kfac_jax")
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", _RENAMED, DeprecationWarning)  # by what it imports
+            warnings.filterwarnings("ignore", ".*jax_pmap_shmap_merge", DeprecationWarning)
             import kfac_jax
             from kfac_jax._src import tag_graph_matcher
-        except (ImportError, AttributeError) as error:
-            raise KfacUnavailableError(
-                f"kfac-jax does not work with JAX {jax.__version__}: {error}"
-            ) from error
+    except (ImportError, AttributeError) as error:
+        message = f"kfac-jax does not work with JAX {jax.__version__} ({error})"
+        raise KfacUnavailableError(message) from error
     if is_repair_needed():
         tag_graph_matcher.eval_jaxpr_eqn = evaluate_equation
     return kfac_jax
@@ -61,7 +64,11 @@ def evaluate_equation(equation: Any, inputs: Sequence[Any]) -> Sequence[Any]:
     return outputs if isinstance(outputs, list) else [outputs]
 
 
-def make_curvature(log_psi: LogPsi, params: Params, r: Float[Array, "walker elec 3"]) -> Any:
+def make_curvature(
+    log_psi: LogPsi,
+    params: Params,
+    r: Float[Array | jax.ShapeDtypeStruct, "walker elec 3"],
+) -> Any:
     """The `kfac_jax.BlockDiagonalCurvature` of a batch, its blocks settled.
 
     A dense layer that an electron, a pair or a walker goes through is a Kronecker-factored block,
