@@ -45,7 +45,7 @@ HEAVY = {
     "numpy": {"store", "stats", "aggregate", "run", "vmc", "fwdlap"},
     "submitit": {"scheduler"},
     "kfac_jax": {"vmc"},
-    "optax": {"vmc", "run"},
+    "optax": {"vmc"},
     "pyscf": {"vmc"},
     "typer": {"cli"},
     "rich": {"cli"},

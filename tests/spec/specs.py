@@ -3,11 +3,14 @@
 from hypothesis import strategies as st
 
 from vmcjob.spec import (
+    Adam,
     Atom,
     Container,
     Evaluate,
     FermiNet,
     JobSpec,
+    Kfac,
+    Lamb,
     MinSr,
     Numerics,
     Output,
@@ -76,7 +79,11 @@ jobs = st.builds(
     optimizer=st.one_of(
         [
             st.builds(kind, learning_rate=positive, decay_steps=positive, damping=positive)
-            for kind in (Sr, MinSr, Spring)
+            for kind in (Sr, MinSr, Spring, Kfac)
+        ]
+        + [
+            st.builds(kind, learning_rate=positive, decay_steps=positive, b1=st.floats(0, 0.999))
+            for kind in (Adam, Lamb)
         ]
     ),
     train=st.builds(Train, steps=st.integers(1, 10**7)),

@@ -41,7 +41,9 @@ def changed(value: Any) -> Any:  # of any type that a key may have
         case int():
             return value + 2
         case float():
-            return value * 1.5
+            return value + 1.5
+        case None:  # a number that is left out
+            return 1.5
         case str():
             return f"{value}!"
     return value[::-1]

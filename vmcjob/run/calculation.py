@@ -1,5 +1,6 @@
 """From a job spec to the objects of `vmcjob.vmc`, and to the state in which a run begins."""
 
+import math
 from dataclasses import dataclass
 
 import jax
@@ -16,9 +17,12 @@ from vmcjob.vmc.ansatz.psiformer import Psiformer
 from vmcjob.vmc.ansatz.slater import SlaterOrbitals
 from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Optimizer
 from vmcjob.vmc.energy import Clipping
+from vmcjob.vmc.first_order import FirstOrder, adam, lamb
 from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.hartree_fock import HartreeFock
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
+from vmcjob.vmc.kfac import Kfac
+from vmcjob.vmc.kfac_layers import KfacUnavailableError
 from vmcjob.vmc.loop import INITIAL, Vmc
 from vmcjob.vmc.pretrain import Pretraining
 from vmcjob.vmc.schedule import Decay
@@ -93,7 +97,7 @@ def build(spec: jobspec.JobSpec, start: HartreeFock | None) -> Calculation:
     vmc = Vmc(
         log_psi=log_psi,
         local_energy=make_local_energy(log_psi, system),
-        optimizer=_optimizer(spec.optimizer, log_psi),
+        optimizer=_optimizer(spec.optimizer, log_psi, system.n_up + system.n_down),
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
@@ -148,7 +152,7 @@ def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
     return WaveFunction(orbitals, CuspJastrow(system.n_up) if options.jastrow else None)
 
 
-def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi) -> Optimizer:
+def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi, n_electrons: int) -> Optimizer:
     learning_rate = Decay(options.learning_rate, options.decay_steps)
     clipping = Clipping(options.clip, options.clip_centre)
     match options:
@@ -172,3 +176,36 @@ def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi) -> Optimizer:
                 norm_constraint=options.norm_constraint,
                 clipping=clipping,
             )
+        case jobspec.Kfac():
+            return _kfac(options, log_psi, n_electrons, learning_rate, clipping)
+        case jobspec.Adam():
+            return FirstOrder(log_psi, learning_rate, adam(options.b1, options.b2), clipping)
+        case jobspec.Lamb():
+            return FirstOrder(log_psi, learning_rate, lamb(options.b1, options.b2), clipping)
+
+
+def _kfac(
+    options: jobspec.Kfac,
+    log_psi: LogPsi,
+    n_electrons: int,
+    learning_rate: Decay,
+    clipping: Clipping,
+) -> Kfac:
+    decay_steps = options.damping_decay_steps or math.inf
+    try:
+        return Kfac(
+            log_psi=log_psi,
+            n_electrons=n_electrons,
+            learning_rate=learning_rate,
+            damping=Decay(options.damping, decay_steps, options.damping_minimum or 0.0),
+            momentum=options.momentum,
+            norm_constraint=options.norm_constraint,
+            curvature_decay=options.curvature_decay,
+            inverse_period=options.inverse_period,
+            is_inverse_exact=options.inverse == "exact",
+            burn_in=options.burn_in,
+            l2=options.l2,
+            clipping=clipping,
+        )
+    except KfacUnavailableError as error:
+        raise UsageError(f"optimizer.kind: {error}; use spring or another kind") from error

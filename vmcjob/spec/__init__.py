@@ -14,7 +14,7 @@ from vmcjob.spec.model import (
     System,
     Train,
 )
-from vmcjob.spec.optimizer import MinSr, Optimizer, Spring, Sr
+from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
 from vmcjob.spec.science import science, science_sha256
 
@@ -25,12 +25,15 @@ def dump_spec(spec: JobSpec) -> str:
 
 
 __all__ = [
+    "Adam",
     "Ansatz",
     "Atom",
     "Container",
     "Evaluate",
     "FermiNet",
     "JobSpec",
+    "Kfac",
+    "Lamb",
     "MinSr",
     "Numerics",
     "Optimizer",
