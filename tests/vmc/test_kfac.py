@@ -6,7 +6,6 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +29,7 @@ from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Params
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.kfac import Kfac
-from vmcjob.vmc.kfac_layers import describe_blocks, is_repair_needed, load, make_curvature
+from vmcjob.vmc.kfac_layers import is_repair_needed, load
 from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.scores import lazy_scores
@@ -205,11 +204,14 @@ def test_the_fisher_matrix_is_twice_the_uncentred_overlap() -> None:
         kfac_jax.register_normal_predictive_distribution(batch[:, None])
         return jnp.mean(batch)
 
-    v = jax.random.normal(jax.random.key(1), flat.shape)
+    def twice_overlap(v: Array) -> Array:
+        scores = lazy_scores(log_psi, params, r)
+        return 2.0 * scores.apply_transpose(scores.apply(v)) / len(r)
+
     fisher = kfac_jax.ImplicitExactCurvature(registered)
+    v = jax.random.normal(jax.random.key(1), flat.shape)
     found = jax.jit(lambda v: fisher.multiply_fisher((params, r), unravel(v)))(v)
-    scores = lazy_scores(log_psi, params, r)
-    expected = 2.0 * scores.apply_transpose(scores.apply(v)) / len(r)
+    expected = jax.jit(twice_overlap)(v)
     np.testing.assert_allclose(ravel_pytree(found)[0], expected, rtol=1e-9, atol=1e-12)
 
 
@@ -217,9 +219,8 @@ def test_the_fisher_matrix_is_twice_the_uncentred_overlap() -> None:
 def test_every_dense_layer_of_a_ferminet_is_in_a_kronecker_factored_block(full: bool) -> None:
     """Kernels and biases; for the rest kfac-jax would have blocks that grow with the batch."""
     net = small_ferminet(LITHIUM, full_determinants=full)
-    r = jax.ShapeDtypeStruct((2, 3, 3), jnp.zeros(()).dtype)
-    params = jax.eval_shape(net.init, jax.random.key(0), jax.ShapeDtypeStruct((3, 3), r.dtype))
-    blocks = describe_blocks(make_curvature(make_log_psi(net), params, r), params)
+    params = jax.eval_shape(net.init, jax.random.key(0), jnp.ones((3, 3)))
+    blocks = make_kfac(make_log_psi(net), n_electrons=3).describe_blocks(params)
     assert len(blocks) == len(jax.tree.leaves(params))
     dense = {name for name in blocks if name.endswith(("kernel", "bias"))}
     assert len(dense) == 12
@@ -231,9 +232,7 @@ def test_a_large_array_gets_a_diagonal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its matrix would not fit the memory."""
     monkeypatch.setattr("vmcjob.vmc.kfac_layers.LARGEST_FULL_BLOCK", 5)
     log_psi, params = array_model()
-    r = jax.ShapeDtypeStruct((2, 2, 3), params["alpha"].dtype)
-    blocks = describe_blocks(make_curvature(log_psi, params, r), params)
-    assert blocks == {"alpha": "ScaleAndShiftDiagonal"}
+    assert make_kfac(log_psi).describe_blocks(params) == {"alpha": "ScaleAndShiftDiagonal"}
 
 
 def test_one_update_is_the_same_on_one_and_on_two_devices(tmp_path: Path) -> None:
@@ -265,17 +264,19 @@ def _update_in_new_process(n_devices: int, folder: Path) -> np.ndarray:
     return np.load(folder / "out.npy")
 
 
-def make_helium(**changes: Any) -> tuple[Vmc, LoopState]:
-    """Helium with the options that a spec has by default, and where it begins."""
+def make_helium() -> tuple[Vmc, LoopState]:
+    """Helium with what a spec has by default, but for a state of which every part counts."""
     log_psi = make_log_psi(NARROW)
-    usual = {
-        "learning_rate": Decay(0.05, 1e4),
-        "damping": Decay(1e-3, math.inf),
-        "norm_constraint": 1e-3,
-        "is_inverse_exact": False,
-        "clipping": Clipping(5.0, "median"),
-    }
-    optimizer = make_kfac(log_psi, **(usual | changes))
+    optimizer = make_kfac(
+        log_psi,
+        learning_rate=Decay(0.05, 1e4),
+        damping=Decay(1e-3, math.inf),
+        momentum=0.5,
+        norm_constraint=1e-3,
+        inverse_period=2,
+        is_inverse_exact=False,
+        clipping=Clipping(5.0, "median"),
+    )
     local_energy = make_local_energy(log_psi, HELIUM)
     vmc = Vmc(log_psi, local_energy, optimizer, seed=0, moves=5, target_acceptance=0.5)
     r = initial_positions(HELIUM, jax.random.key(1), 128)
@@ -284,30 +285,39 @@ def make_helium(**changes: Any) -> tuple[Vmc, LoopState]:
     return vmc, LoopState(*devices.replicate((params, optimizer.init(params))), chain)
 
 
-def test_a_few_dozen_steps_come_close_to_the_energy_of_helium() -> None:
-    """Below −2.85 hartree over the last 50 of 200 steps, of which the exact energy is −2.9037."""
+class Training(NamedTuple):
+    """One run of 200 steps."""
+
+    energies: list[float]
+    checkpoints: dict[int, dict[str, np.ndarray]]  # by the number of steps done
+
+
+@pytest.fixture(scope="module")
+def training() -> Training:
     vmc, state = make_helium()
-    energies = [float(done.info.energy[0]) for done in iterate(vmc.train_step(), state, 0, 200)]
-    assert -2.95 < np.mean(energies[-50:]) < -2.85
+    done_so_far = Training([], {})
+    for done in iterate(vmc.train_step(), state, 0, 200):
+        done_so_far.energies.append(float(done.info.energy[0]))
+        if done.step + 1 in (3, 6):
+            done_so_far.checkpoints[done.step + 1] = to_arrays(done.state)
+    return done_so_far
 
 
-def test_three_steps_and_three_more_from_a_checkpoint_are_six_steps() -> None:
+def test_some_steps_come_close_to_the_energy_of_helium(training: Training) -> None:
+    """Below −2.85 hartree in the last 50 of 200 steps of a tiny network; exact are −2.9037."""
+    assert -2.95 < np.mean(training.energies[-50:]) < -2.85
+
+
+def test_three_steps_and_three_more_from_a_checkpoint_are_six_steps(training: Training) -> None:
     """Bit for bit, with an optimizer made anew: all that it remembers is in its state."""
-    make = partial(make_helium, inverse_period=2, momentum=0.5)
-    vmc, state = make()
-    saved: dict[str, np.ndarray] = {}
-    for done in iterate(vmc.train_step(), state, 0, 6):
+    vmc, like = make_helium()
+    state = from_arrays(training.checkpoints[3], like)
+    for done in iterate(vmc.train_step(), state, 3, 6):
         state = done.state
-        if done.step == 2:
-            saved = to_arrays(state)
-    vmc, like = make()
-    resumed = from_arrays(saved, like)
-    for done in iterate(vmc.train_step(), resumed, 3, 6):
-        resumed = done.state
-    whole, parts = to_arrays(state), to_arrays(resumed)
-    assert whole.keys() == parts.keys()
+    resumed, whole = to_arrays(state), training.checkpoints[6]
+    assert resumed.keys() == whole.keys()
     for name, array in whole.items():
-        np.testing.assert_array_equal(parts[name], array, err_msg=name)
+        np.testing.assert_array_equal(resumed[name], array, err_msg=name)
 
 
 def test_the_repair_of_kfac_jax_is_needed() -> None:

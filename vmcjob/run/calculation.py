@@ -208,4 +208,4 @@ def _kfac(
             clipping=clipping,
         )
     except KfacUnavailableError as error:
-        raise UsageError(f"optimizer.kind: {error}; use spring or another kind") from error
+        raise UsageError(f"optimizer.kind: {error}; use spring, or JAX < 0.11") from error

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
 from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.kfac_layers import load, make_curvature
+from vmcjob.vmc.kfac_layers import load, make_curvature, name_blocks
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.scores import PerWalker, Vector, lazy_scores
 from vmcjob.vmc.sr import limited
@@ -48,7 +48,7 @@ class Kfac:
         momentum: μ, below 1.
         norm_constraint: upper limit of η² dᵀ g, the squared change of ψ in the norm of F + λ.
         curvature_decay: weight of the past in the moving averages of a block, below 1.
-        inverse_period: steps between two inversions of the blocks.
+        inverse_period: steps between two inversions of the blocks; most keep their λ meanwhile.
         is_inverse_exact: whether λ is added to a block's eigenvalues, or to those of its factors.
         burn_in: first steps, which measure F and move nothing.
         l2: l, weight of the penalty ½ l ‖θ‖², in hartree.
@@ -74,7 +74,7 @@ class Kfac:
     def init(self, params: Params) -> KfacState:
         """Averages of nothing; no update yet."""
         flat, _ = ravel_pytree(params)
-        r = jax.ShapeDtypeStruct((2, self.n_electrons, 3), flat.dtype)
+        r = self._any_walkers(params)
         curvature = make_curvature(self.log_psi, params, r)
         kept = -1 if self.inverse_period > 1 else None
         state = curvature.init(
@@ -109,6 +109,18 @@ class Kfac:
             2.0 * jnp.linalg.norm(gradient), jnp.linalg.norm(delta), moving * eta, n_clipped
         )
         return unravel(flat + delta), KfacState(blocks, delta), info
+
+    def describe_blocks(self, params: Params) -> dict[str, str]:
+        """For every array of parameters, by its path, the name of its block; traced, not computed.
+
+        "Kronecker" in it marks a dense layer, "ScaleAndShift" an array whose block is made of its
+        scores. "Naive" would mark what kfac-jax could not place.
+        """
+        return name_blocks(make_curvature(self.log_psi, params, self._any_walkers(params)), params)
+
+    def _any_walkers(self, params: Params) -> jax.ShapeDtypeStruct:
+        dtype = jnp.result_type(*jax.tree.leaves(params))
+        return jax.ShapeDtypeStruct((2, self.n_electrons, 3), dtype)
 
     def _precondition(
         self, params: Params, blocks: Any, r: Array, gradient: Params, step: Array

@@ -93,11 +93,8 @@ def make_curvature(
     return curvature
 
 
-def describe_blocks(curvature: Any, params: Params) -> dict[str, str]:
-    """For every array of parameters, by its path, the name of its kfac-jax block.
-
-    "Kronecker" in it marks a dense layer; "Naive" would mark what kfac-jax could not place.
-    """
+def name_blocks(curvature: Any, params: Params) -> dict[str, str]:
+    """The class of the block that every array of parameters belongs to, by its path."""
     names = [keystr(path, simple=True, separator="/") for path, _ in tree_leaves_with_path(params)]
     blocks = {
         names[index]: type(block).__name__
