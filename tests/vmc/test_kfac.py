@@ -165,6 +165,15 @@ def test_updates_of_a_model_with_one_block_solve_the_dense_system(
 
 
 @pytest.mark.usefixtures("float64")
+def test_equal_local_energies_move_nothing() -> None:
+    """An eigenstate has no gradient; 0/0 in the norm constraint must not spoil it."""
+    log_psi, params = array_model()
+    batch = random_batch(0)._replace(e_loc=np.full(32, -2.0))
+    (found,) = updates(make_kfac(log_psi, norm_constraint=1e-3), params, [batch])
+    np.testing.assert_array_equal(found, 0.0)
+
+
+@pytest.mark.usefixtures("float64")
 def test_the_block_of_a_layer_that_electrons_share_is_a_product_of_moments() -> None:
     """A ⊗ G / n, from the n electrons' inputs with a one for the bias, and what comes back.
 

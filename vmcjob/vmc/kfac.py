@@ -98,15 +98,15 @@ class Kfac:
         flat, unravel = ravel_pytree(params)
         clipped, n_clipped = self.clipping.apply(e_loc)
         scores = lazy_scores(self.log_psi, params, r)
-        energy_part = devices.mean(scores.apply_transpose(centred(clipped)) / r.shape[0])
-        gradient = energy_part + self.l2 * flat
+        of_energy = devices.mean(scores.apply_transpose(centred(clipped)) / r.shape[0])
+        gradient = of_energy + self.l2 * flat
         blocks, natural = self._precondition(params, state.blocks, r, unravel(gradient), step)
         direction, _ = ravel_pytree(natural)
         eta = limited(self.learning_rate(step), jnp.vdot(direction, gradient), self.norm_constraint)
         moving = jnp.where(step < self.burn_in, 0.0, 1.0).astype(flat.dtype)
         delta = moving * (self.momentum * state.velocity - eta * direction)
         info = UpdateInfo(
-            2.0 * jnp.linalg.norm(gradient), jnp.linalg.norm(delta), moving * eta, n_clipped
+            2.0 * jnp.linalg.norm(of_energy), jnp.linalg.norm(delta), moving * eta, n_clipped
         )
         return unravel(flat + delta), KfacState(blocks, delta), info
 
