@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
@@ -24,7 +23,7 @@ from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
 from vmcjob.vmc.loop import INITIAL, Vmc
-from vmcjob.vmc.pretrain import Pretraining
+from vmcjob.vmc.pretrain import Pretraining, fitting_optimizer
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
@@ -108,11 +107,10 @@ def build(spec: jobspec.JobSpec, start: HartreeFock | None) -> Calculation:
 
 def _pretraining(spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock) -> Pretraining:
     options = spec.pretrain
-    schedule = optax.cosine_decay_schedule(options.learning_rate, options.steps)
     return Pretraining(
         orbitals=make_orbitals(ansatz),
         target=make_target(make_system(spec.system), start, spec.ansatz.full_determinants),
-        optimizer={"adam": optax.adam, "lamb": optax.lamb}[options.optimizer](schedule),
+        optimizer=fitting_optimizer(options.optimizer, options.learning_rate, options.steps),
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,

@@ -6,7 +6,7 @@ more than a few electrons it may never find it (arXiv:1909.02487, section III D)
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -27,6 +27,14 @@ class PretrainInfo(NamedTuple):
     loss: Float[Array, ""]  # squared relative distance of an electron's orbitals
     acceptance: Float[Array, ""]
     is_finite: Bool[Array, ""]
+
+
+def fitting_optimizer(
+    kind: Literal["adam", "lamb"], learning_rate: float, n_steps: int
+) -> optax.GradientTransformation:
+    """Adam or LAMB whose learning rate falls to zero within so many steps, as a cosine."""
+    schedule = optax.cosine_decay_schedule(learning_rate, n_steps)
+    return {"adam": optax.adam, "lamb": optax.lamb}[kind](schedule)
 
 
 @dataclass(frozen=True)
