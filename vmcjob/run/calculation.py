@@ -77,7 +77,7 @@ def make_system(spec: jobspec.System) -> System:
     )
 
 
-def build(spec: jobspec.JobSpec, start: HartreeFock | None) -> Calculation:
+def build(spec: jobspec.JobSpec, start: HartreeFock | None = None) -> Calculation:
     """The calculation that a spec describes; UsageError if the devices cannot share its walkers.
 
     Args:

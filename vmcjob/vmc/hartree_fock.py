@@ -51,14 +51,15 @@ def solve(system: System, basis: str, method: Method | None = None) -> HartreeFo
     if not solver.converged:
         solver = solver.newton()
         solver.kernel()
-    orbitals = solver.mo_coeff if method == "uhf" else (solver.mo_coeff, solver.mo_coeff)
+    found = np.asarray(solver.mo_coeff)
+    orbitals = found if method == "uhf" else (found, found)
     return HartreeFock(
         energy=float(solver.e_tot),
         is_converged=bool(solver.converged),
         method=method,
         basis=basis,
-        up=np.asarray(orbitals[0])[:, : system.n_up],
-        down=np.asarray(orbitals[1])[:, : system.n_down],
+        up=orbitals[0][:, : system.n_up],
+        down=orbitals[1][:, : system.n_down],
     )
 
 
