@@ -23,6 +23,8 @@ layers = 1
 [sampler]
 walkers = 32
 warmup = 4
+[pretrain]
+steps = 0
 [train]
 steps = {train}
 [evaluate]

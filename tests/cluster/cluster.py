@@ -34,6 +34,8 @@ jastrow = false
 [sampler]
 walkers = 16
 warmup = 3
+[pretrain]
+steps = 0
 [train]
 steps = {train}
 [evaluate]

@@ -32,6 +32,7 @@ walkers = 64
 steps = 2
 warmup = 5
 [optimizer]
+kind = "sr"
 cg_iterations = 3
 [pretrain]
 steps = 0

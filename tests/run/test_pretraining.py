@@ -19,7 +19,7 @@ from vmcjob.rundir import Phase, RunDir
 from vmcjob.store import RunStore
 
 SPEC = HELIUM.replace("[pretrain]\nsteps = 0", '[pretrain]\nsteps = 400\nbasis = "6-31g"').replace(
-    "cg_iterations = 3", 'kind = "spring"'
+    'kind = "sr"\ncg_iterations = 3', 'kind = "spring"'
 )
 HELIUM_6_31G = -2.855160  # hartree, RHF; NIST CCCBDB
 

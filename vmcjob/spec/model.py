@@ -34,11 +34,6 @@ FARTHEST_BOHR = 1e4
 MOST_STEPS: Final = 10_000_000
 """Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
 MOST_WALKERS: Final = 1_000_000
-MOST_UNTRAINED_ELECTRONS: Final = 1
-"""Of two electrons already, a Hartree-Fock start of seconds saves hundreds of VMC steps."""
-PRETRAIN_STEPS: Final = 1000
-BY_ELECTRONS: Final = -1
-"""Stands for 0 or PRETRAIN_STEPS, whichever suits the number of electrons."""
 BASIS_SETS: Final = (
     "sto-3g", "sto-6g", "3-21g", "6-31g", "6-31g*", "6-31g**", "6-311g", "6-311g**",
     "def2-svp", "def2-tzvp", "def2-qzvp",
@@ -180,9 +175,7 @@ class Sampler:
 class Pretrain:
     """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
 
-    steps: Annotated[int, between(0, MOST_STEPS), "updates, none to start from scratch"] = (
-        BY_ELECTRONS
-    )
+    steps: Annotated[int, between(0, MOST_STEPS), "updates, none to start from scratch"] = 1000
     basis: Annotated[str, one_of(BASIS_SETS, "the name of a basis set")] = "cc-pvdz"
     method: Annotated[
         Literal["auto", "rhf", "uhf", "rohf"], "auto: rhf for closed shells, else uhf"
@@ -273,12 +266,6 @@ class JobSpec:
     output: Output = Output()
     resources: Resources = Resources()
     container: Container = Container()
-
-    def __post_init__(self) -> None:
-        """Settle what depends on the system: whether to pretrain."""
-        if self.pretrain.steps == BY_ELECTRONS:
-            steps = PRETRAIN_STEPS if self.system.n_electrons > MOST_UNTRAINED_ELECTRONS else 0
-            object.__setattr__(self, "pretrain", replace(self.pretrain, steps=steps))
 
     def clashes(self) -> Iterator[Clash]:
         """A job without a single step, and a method that does not suit the spin."""

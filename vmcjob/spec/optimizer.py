@@ -132,7 +132,7 @@ class Lamb:
     clip_centre: ClipCentre = "median"
 
 
-Optimizer: TypeAlias = Sr | MinSr | Spring | Kfac | Adam | Lamb
+Optimizer: TypeAlias = Spring | MinSr | Sr | Kfac | Adam | Lamb
 """The key `kind` of a spec chooses."""
 
-DEFAULT_OPTIMIZER: Final = Sr()
+DEFAULT_OPTIMIZER: Final = Spring()
