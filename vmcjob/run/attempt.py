@@ -10,7 +10,7 @@ import jax
 
 from vmcjob import __version__
 from vmcjob.errors import RunDirError
-from vmcjob.run.calculation import build, configure_jax, make_system
+from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
@@ -27,7 +27,10 @@ def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
     store = _open_store(run_dir, spec)
-    worker = Worker(spec, build(spec, _recorded_start(store)), store, stop, pulse)
+    calculation = build(spec, _recorded_start(store))
+    worker = Worker(spec, calculation, store, stop, pulse)
+    for line in describe_blocks(calculation):
+        log.info("%s", line)
     if worker.warning:
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, _device_names(), worker.standing)

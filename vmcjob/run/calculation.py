@@ -1,6 +1,7 @@
 """From a job spec to the objects of `vmcjob.vmc`, and to the state in which a run begins."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import jax
@@ -115,6 +116,22 @@ def _pretraining(spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
     )
+
+
+def describe_blocks(calculation: Calculation) -> Iterator[str]:
+    """For K-FAC, a line about each kind of block: how many parameters' arrays, or which, are in it.
+
+    Named one by one is what no dense layer is; kfac-jax is known to miss layers without a word.
+    """
+    optimizer = calculation.vmc.optimizer
+    if not isinstance(optimizer, Kfac):
+        return
+    params = devices.unreplicate(calculation.initial_state().params)
+    kinds: dict[str, list[str]] = {}
+    for name, kind in optimizer.describe_blocks(params).items():
+        kinds.setdefault(kind, []).append(name)
+    for kind, names in kinds.items():
+        yield f"K-FAC: {kind}: {len(names) if 'Kronecker' in kind else ', '.join(names)}"
 
 
 def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
