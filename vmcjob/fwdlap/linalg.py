@@ -14,23 +14,30 @@ from vmcjob.fwdlap.node import Node, Value, make_node, total
 
 
 def is_slogdet(eqn: Any) -> bool:
-    """Whether a custom_jvp call is the body of `jnp.linalg.slogdet`, found by its text."""
+    """Whether a custom_jvp call is `jnp.linalg.slogdet`, or does nothing but call it.
+
+    Found by the text of what is computed in the end: a wrapper may bring a derivative of its own
+    for first order, which is that of log|det| all the same.
+    """
     avals = [v.aval for v in (*eqn.invars, *eqn.outvars)]
     if len(avals) != 3 or avals[0].ndim < 2 or avals[1].shape != avals[0].shape[:-2]:
         return False
-    return str(open_jaxpr(eqn.params["call_jaxpr"])[0]) == _slogdet_text(
-        avals[0].shape, avals[0].dtype
-    )
+    return _innermost(eqn.params["call_jaxpr"]) == _slogdet_text(avals[0].shape, avals[0].dtype)
 
 
 @cache
 def _slogdet_text(shape: tuple[int, ...], dtype: Any) -> str:
-    traced = jax.make_jaxpr(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(shape, dtype))
-    eqns = open_jaxpr(traced)[0].eqns
-    while eqns and "jaxpr" in eqns[0].params:
-        eqns = open_jaxpr(eqns[0].params["jaxpr"])[0].eqns
-    body = eqns[0].params.get("call_jaxpr") if eqns else None
-    return "" if body is None else str(open_jaxpr(body)[0])
+    return _innermost(jax.make_jaxpr(jnp.linalg.slogdet)(jax.ShapeDtypeStruct(shape, dtype)))
+
+
+def _innermost(closed: Any) -> str:
+    """The text of a function behind all functions that only call the next one."""
+    jaxpr, _ = open_jaxpr(closed)
+    if len(jaxpr.eqns) == 1:
+        called = jaxpr.eqns[0].params
+        if body := called.get("jaxpr") or called.get("call_jaxpr"):
+            return _innermost(body)
+    return str(jaxpr)
 
 
 def slogdet(eqn: Any, node: Node) -> list[Value]:
@@ -79,7 +86,10 @@ def _lower_inverse(lower: jax.Array) -> jax.Array:
     """
     n = lower.shape[-1]
     index = np.arange(n)
-    inverse = jnp.eye(n, dtype=lower.dtype) / jnp.diagonal(lower, axis1=-2, axis2=-1)[..., None]
+    diagonal = jnp.diagonal(lower, axis1=-2, axis2=-1)[..., None]
+    # Of a singular matrix there is no inverse: finite numbers, which a weight of zero takes out.
+    reciprocal = jnp.where(diagonal == 0.0, 0.0, 1.0 / jnp.where(diagonal == 0.0, 1.0, diagonal))
+    inverse = jnp.eye(n, dtype=lower.dtype) * reciprocal
     size = 1
     while size < n:
         block = index // size
