@@ -41,6 +41,7 @@ def hand_in(plans: "list[Plan]", wishes: Wishes) -> None:
     """Start the plans' runs and say so, or show what would be started."""
     from vmcjob import scheduler
 
+    scheduler.require_starts(wishes.place.runs, plans)
     is_slurm = scheduler.choose(wishes.place.scheduler, wishes.is_local) == "slurm"
     receipt = (_submit_to_slurm if is_slurm else _submit_here)(plans, wishes)
     errors = [item.error for item in receipt.skipped if item.error]

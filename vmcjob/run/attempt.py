@@ -16,7 +16,7 @@ from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256
-from vmcjob.store import HartreeFockRecord, Layout, RunStore
+from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 
 log = logging.getLogger("vmcjob")
@@ -26,9 +26,10 @@ def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
     """Take the run to its end; raises what `Worker.run` raises, and errors meant for the user."""
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
-    store = _open_store(run_dir, spec)
+    start = _read_start(run_dir, spec)
+    store = _open_store(run_dir, spec, start)
     calculation = build(spec, _recorded_start(store))
-    worker = Worker(spec, calculation, store, stop, pulse)
+    worker = Worker(spec, calculation, store, stop, pulse, start and start.arrays)
     for line in describe_blocks(calculation):
         log.info("%s", line)
     if worker.warning:
@@ -49,7 +50,17 @@ def _read_spec(run_dir: RunDir) -> JobSpec:
     return spec
 
 
-def _open_store(run_dir: RunDir, spec: JobSpec) -> RunStore:
+def _read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
+    """The last checkpoint of the run that this one starts from."""
+    if spec.train.start_from is None:
+        return None
+    restored = RunStore.open(run_dir.start_path, run_id=spec.train.start_from).checkpoint()
+    if restored is None:
+        raise RunDirError(f"{run_dir.start_path}: there is no checkpoint to start from")
+    return restored.checkpoint
+
+
+def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> RunStore:
     """The run's store, made if this is the first attempt."""
     run_id = run_dir.read_record().run_id
     if run_dir.store_path.exists():
@@ -66,7 +77,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec) -> RunStore:
         run_dir.store_path,
         run_id=run_id,
         spec_text=run_dir.read_spec_text(),
-        provenance=_provenance(spec),
+        provenance=_provenance(spec, start),
         layout=layout,
         hartree_fock=_start(spec) if spec.pretrain.steps else None,
     )
@@ -99,7 +110,7 @@ def _recorded_start(store: RunStore) -> HartreeFock | None:
     )
 
 
-def _provenance(spec: JobSpec) -> dict[str, object]:
+def _provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
     """What else decided the numbers: versions, devices, precision."""
     packages = ("jax", "jaxlib", "flax", "numpy", "zarr")
     return {
@@ -109,6 +120,8 @@ def _provenance(spec: JobSpec) -> dict[str, object]:
         "platform": platform.platform(),
         "devices": _device_names(),
         "image_sha256": os.environ.get("VMCJOB_IMAGE_SHA256"),
+        "start_from": start
+        and {"run_id": spec.train.start_from, "phase": start.phase, "step": start.step},
         "dtype": spec.numerics.dtype,
         "matmul_precision": spec.numerics.matmul_precision,
     }

@@ -12,7 +12,7 @@ from vmcjob.run.blocks import Block, run_blocks
 from vmcjob.run.calculation import Calculation
 from vmcjob.run.progress import Progress
 from vmcjob.run.pulse import Pulse
-from vmcjob.run.state import from_arrays, to_arrays
+from vmcjob.run.state import from_arrays, take_over, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
 from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
@@ -47,7 +47,9 @@ class Worker:
         store: RunStore,
         stop: StopRequest,
         pulse: Pulse,
+        start: Mapping[str, np.ndarray] | None = None,
     ) -> None:
+        """Begin with the checkpoint `start` of another run, unless there is one of this run."""
         self._spec, self._vmc, self._store, self._stop = spec, calculation.vmc, store, stop
         self._calculation = calculation
         self._planned = {
@@ -57,7 +59,7 @@ class Worker:
             Phase.EQUILIBRATE: spec.evaluate.warmup if spec.evaluate.steps else 0,
             Phase.EVALUATE: spec.evaluate.steps,
         }
-        self.position, self.warning = self._restore(calculation)
+        self.position, self.warning = self._restore(calculation, start)
         recorded = {Phase.TRAIN: store.series("train"), Phase.EVALUATE: store.series("evaluate")}
         energies = {phase: series["energy"] for phase, series in recorded.items()}
         self._progress = Progress(pulse, self._planned, energies)
@@ -152,11 +154,14 @@ class Worker:
         self._snapshots = []
         self._flushed = time.monotonic()
 
-    def _restore(self, calculation: Calculation) -> tuple[Position, str | None]:
+    def _restore(
+        self, calculation: Calculation, start: Mapping[str, np.ndarray] | None
+    ) -> tuple[Position, str | None]:
         """Where the last attempt left off, or the beginning."""
         state = calculation.initial_state()
         restored = self._store.checkpoint()
         if restored is None:
+            state = take_over(start, like=state) if start else state
             return Position(Phase.PRETRAIN, 0, state), None
         checkpoint = restored.checkpoint
         phase = Phase(checkpoint.phase)

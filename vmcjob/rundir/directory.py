@@ -100,15 +100,23 @@ class RunDir:
         """The results."""
         return self.path / "run.zarr"
 
+    @property
+    def start_path(self) -> Path:
+        """What it begins with: a copy of the results of the run that it starts from."""
+        return self.path / "start.zarr"
+
     @classmethod
-    def create(cls, root: Path, record: Record, spec_text: str) -> "RunDir":
+    def create(
+        cls, root: Path, record: Record, spec_text: str, start: "RunDir | None" = None
+    ) -> "RunDir":
         """The run's directory below `root`, made whole or not at all; an existing one is kept.
 
-        A directory of that name that holds another run, or no run, is refused.
+        A directory of that name that holds another run, or no run, is refused. From `start` comes
+        what it begins with, copied: a run reads its own directory only.
         """
         run_dir = cls(root / record.run_id)
         if not run_dir.exists:
-            run_dir._build(record, spec_text)
+            run_dir._build(record, spec_text, start)
         run_dir.require(record)
         return run_dir
 
@@ -277,7 +285,7 @@ class RunDir:
             file.flush()
             yield
 
-    def _build(self, record: Record, spec_text: str) -> None:
+    def _build(self, record: Record, spec_text: str, start: "RunDir | None") -> None:
         """Fill a directory beside the final place and move it there in one step."""
         root, name = self.path.parent, self.path.name
         staging = RunDir(root / f".{name}.{os.urandom(4).hex()}")
@@ -285,6 +293,8 @@ class RunDir:
             staging.path.mkdir(parents=True)
             _write_whole(staging.spec_path, spec_text)
             _write_whole(staging.record_path, encode(record))
+            if start is not None:
+                shutil.copytree(start.store_path, staging.start_path, ignore=_snapshots)
             os.rename(staging.path, self.path)
         except OSError as error:
             # Somebody else may have been faster; then theirs is as good as ours.
@@ -292,6 +302,11 @@ class RunDir:
                 raise RunDirError(f"{self.path}: cannot be made: {error.strerror}") from None
         finally:
             shutil.rmtree(staging.path, ignore_errors=True)
+
+
+def _snapshots(folder: str, names: list[str]) -> list[str]:
+    """What a copy of a store leaves out: nobody begins with it, and it is most of the bytes."""
+    return [name for name in names if name == "c" and os.path.basename(folder) == "r"]
 
 
 def _open_file(path: Path) -> BinaryIO:

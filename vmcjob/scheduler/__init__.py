@@ -4,6 +4,7 @@ from vmcjob.scheduler import slurm
 from vmcjob.scheduler.local import serve
 from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
+from vmcjob.scheduler.records import require_starts
 from vmcjob.scheduler.requests import cancel, choose, preview, submit
 
 __all__ = [
@@ -16,6 +17,7 @@ __all__ = [
     "choose",
     "look",
     "preview",
+    "require_starts",
     "serve",
     "slurm",
     "submit",

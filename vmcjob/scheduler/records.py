@@ -2,10 +2,13 @@
 
 import os
 from collections.abc import Sequence
+from pathlib import Path
 
 from vmcjob import __version__
+from vmcjob.errors import UsageError
 from vmcjob.plan import Plan, Task
-from vmcjob.rundir import Record, RunDir
+from vmcjob.rundir import Outcome, Record, RunDir
+from vmcjob.spec import dump_spec
 
 
 def distinct(plans: Sequence[Plan]) -> dict[str, tuple[str, Task]]:
@@ -24,6 +27,28 @@ def make_record(source: str, task: Task) -> Record:
         source=os.path.abspath(source),
         vmcjob_version=__version__,
     )
+
+
+def require_starts(root: Path, plans: Sequence[Plan]) -> None:
+    """UsageError if a run is to start from one that has not finished, or is not there."""
+    problems = []
+    for run_id, (source, task) in distinct(plans).items():
+        if task.spec.train.start_from is None or RunDir(root / run_id).exists:
+            continue
+        start = RunDir(root / task.spec.train.start_from)
+        outcome = start.read_outcome() if start.exists else None
+        if outcome is None or outcome.outcome is not Outcome.FINISHED or not start.has_results:
+            reason = "has no results yet" if start.exists else "is not there"
+            problems.append(f"{source}: train.start_from: {start.path} {reason}")
+    if problems:
+        raise UsageError("\n".join(dict.fromkeys(problems)))
+
+
+def create_run(root: Path, source: str, task: Task) -> RunDir:
+    """The directory of a run, with what it starts from."""
+    origin = task.spec.train.start_from
+    start = RunDir(root / origin) if origin else None
+    return RunDir.create(root, make_record(source, task), dump_spec(task.spec), start)
 
 
 def write_spec(run: RunDir, text: str) -> None:

@@ -23,7 +23,7 @@ from vmcjob.scheduler.receipt import (
     Submitted,
     reason_to_skip,
 )
-from vmcjob.scheduler.records import distinct, make_record, write_spec
+from vmcjob.scheduler.records import create_run, distinct, make_record, write_spec
 from vmcjob.spec import dump_spec
 from vmcjob.status import State, examine
 
@@ -77,7 +77,7 @@ def submit(
         _refuse_what_needs_a_cluster(task)
     for run_id, (source, task) in tasks.items():
         if not RunDir(root / run_id).exists:
-            RunDir.create(root, make_record(source, task), dump_spec(task.spec))
+            create_run(root, source, task)
     with queue_lock(root):
         plan = preview(root, plans)
         if not plan.submitted:

@@ -27,7 +27,7 @@ from vmcjob.scheduler.receipt import (
     Submitted,
     reason_to_skip,
 )
-from vmcjob.scheduler.records import distinct, make_record, write_spec
+from vmcjob.scheduler.records import create_run, distinct, make_record, write_spec
 from vmcjob.scheduler.script import Options, load_submitit, render
 from vmcjob.site import Site
 from vmcjob.spec import dump_spec
@@ -141,7 +141,7 @@ def submit(
     tasks = distinct(plans)
     for run_id, (source, task) in tasks.items():
         if not RunDir(root / run_id).exists:
-            RunDir.create(root, make_record(source, task), dump_spec(task.spec))
+            create_run(root, source, task)
     with queue_lock(root):
         planned = draft(root, plans, site, flags, max_parallel)
         job_ids: dict[RunDir, str] = {}

@@ -34,6 +34,9 @@ FARTHEST_BOHR = 1e4
 MOST_STEPS: Final = 10_000_000
 """Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
 MOST_WALKERS: Final = 1_000_000
+PRETRAIN_STEPS: Final = 1000
+BY_START: Final = -1
+"""Stands for PRETRAIN_STEPS, or for 0 where a run starts from another."""
 BASIS_SETS: Final = (
     "sto-3g", "sto-6g", "3-21g", "6-31g", "6-31g*", "6-31g**", "6-311g", "6-311g**",
     "def2-svp", "def2-tzvp", "def2-qzvp",
@@ -175,7 +178,7 @@ class Sampler:
 class Pretrain:
     """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
 
-    steps: Annotated[int, between(0, MOST_STEPS), "updates, none to start from scratch"] = 1000
+    steps: Annotated[int, between(0, MOST_STEPS), "updates, none to start from scratch"] = BY_START
     basis: Annotated[str, one_of(BASIS_SETS, "the name of a basis set")] = "cc-pvdz"
     method: Annotated[
         Literal["auto", "rhf", "uhf", "rohf"], "auto: rhf for closed shells, else uhf"
@@ -189,6 +192,11 @@ class Train:
     """The series in which the parameters move."""
 
     steps: Annotated[int, between(0, MOST_STEPS), "updates of the parameters"] = 1000
+    start_from: Annotated[
+        str | None,
+        matching("[A-Za-z0-9][A-Za-z0-9._-]{0,63}-[0-9a-f]{10}", 'a run id like "h2-1a2b3c4d5e"'),
+        "a finished run whose parameters and walkers to begin with",
+    ] = None
 
 
 @dataclass(frozen=True)
@@ -267,11 +275,20 @@ class JobSpec:
     resources: Resources = Resources()
     container: Container = Container()
 
+    def __post_init__(self) -> None:
+        """Settle what depends on another table: whether to pretrain."""
+        if self.pretrain.steps == BY_START:
+            steps = 0 if self.train.start_from else PRETRAIN_STEPS
+            object.__setattr__(self, "pretrain", replace(self.pretrain, steps=steps))
+
     def clashes(self) -> Iterator[Clash]:
-        """A job without a single step, and a method that does not suit the spin."""
+        """No step at all, two starts at once, and a method that does not suit the spin."""
         if self.pretrain.method == "rhf" and self.system.spin:
             message = f"rhf has no unpaired electrons, and there are {self.system.spin}"
             yield Clash(("pretrain", "system"), f"{message}; use uhf or rohf", ("method",))
+        if self.train.start_from and self.pretrain.steps:
+            message = "a run that starts from another has been pretrained; leave one of both out"
+            yield Clash(("train", "pretrain"), message, ("start_from",))
         if self.train.steps == self.evaluate.steps == 0:
             message = "train.steps is 0 too, so that nothing would be computed"
             yield Clash(("evaluate", "train"), message, ("steps",))

@@ -1,0 +1,72 @@
+"""A run that begins with the parameters and walkers of another."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.run.harness import HELIUM, finish, make_run, start
+from vmcjob.errors import UsageError
+from vmcjob.plan import make_plan
+from vmcjob.rundir import Outcome, RunDir
+from vmcjob.scheduler import require_starts
+from vmcjob.scheduler.records import create_run
+from vmcjob.spec import parse_spec
+from vmcjob.store import RunStore
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """The run to start from."""
+    run = make_run(tmp_path_factory.mktemp("runs"), HELIUM.replace("steps = 60", "steps = 10"))
+    code, log = finish(start(run))
+    assert code == 0, log
+    return run
+
+
+def start_from(origin: RunDir, text: str = HELIUM) -> RunDir:
+    """The directory of a run that starts from another, beside it."""
+    text = text.replace("[pretrain]\nsteps = 0\n", "").replace(
+        "[train]\nsteps = 60", f'[train]\nsteps = 0\nstart_from = "{origin.path.name}"'
+    )
+    plan = make_plan(parse_spec(text, "test.toml"))
+    require_starts(origin.path.parent, [plan])
+    return create_run(origin.path.parent, plan.source, plan.tasks[0])
+
+
+def test_a_run_begins_where_another_ended(finished: RunDir) -> None:
+    """With as many walkers of its own; without training, its parameters are the other's."""
+    run = start_from(finished, HELIUM.replace("walkers = 64", "walkers = 100"))
+    code, log = finish(start(run))
+    assert code == 0, log
+    assert "Hartree-Fock" not in log
+    ours, theirs = (RunStore.open(r.store_path).checkpoint() for r in (run, finished))
+    assert ours is not None
+    assert theirs is not None
+    for name, values in theirs.checkpoint.arrays.items():
+        if name.startswith("params/"):
+            np.testing.assert_array_equal(ours.checkpoint.arrays[name], values, err_msg=name)
+    assert ours.checkpoint.arrays["walkers"].shape == (100, 2, 3)
+    provenance = RunStore.open(run.store_path).attrs["provenance"]
+    wanted = {"run_id": finished.path.name, "phase": "evaluate", "step": 10}
+    assert provenance["start_from"] == wanted
+
+
+def test_a_run_of_another_wave_function_is_no_start(finished: RunDir) -> None:
+    """The sentence says which parameters differ."""
+    run = start_from(finished, HELIUM.replace("one_electron_width = 8", "one_electron_width = 9"))
+    code, _ = finish(start(run))
+    outcome = run.read_outcome()
+    assert code == 1
+    assert outcome is not None
+    assert outcome.outcome is Outcome.FAILED
+    assert "checkpoint of another calculation: params/" in outcome.message
+
+
+def test_a_run_that_is_not_there_or_not_finished_is_refused(tmp_path: Path) -> None:
+    """Before anything is written, whoever would have run it."""
+    with pytest.raises(UsageError, match=r"start_from: .*he-0123456789 is not there"):
+        start_from(RunDir(tmp_path / "he-0123456789"))
+    unfinished = make_run(tmp_path)
+    with pytest.raises(UsageError, match="has no results yet"):
+        start_from(unfinished)
