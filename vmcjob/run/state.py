@@ -47,16 +47,17 @@ def take_over(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
     Its walkers are repeated, or some left out, where this run has more or fewer.
     Raises StoreError if its wave function has other parameters, or it has other electrons.
     """
-    wanted = LoopState(like.params, None, like.chain._replace(r=None))
-    leaves, structure = tree_flatten_with_path(jax.tree.map(lambda leaf: leaf[0], wanted))
-    found = [
+    template = LoopState(like.params, None, like.chain._replace(r=None))
+    leaves, structure = tree_flatten_with_path(jax.tree.map(lambda leaf: leaf[0], template))
+    restored = [
         _checked(arrays, keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves
     ]
-    state = devices.replicate(jax.tree.unflatten(structure, found))
+    state = devices.replicate(jax.tree.unflatten(structure, restored))
     n_walkers = like.chain.r.shape[0] * like.chain.r.shape[1]
     r = arrays[WALKERS]
     if r.shape[1:] != like.chain.r.shape[2:]:
-        raise StoreError(f"{r.shape[1]} electrons, expected {like.chain.r.shape[2]}")
+        found, wanted = r.shape[1], like.chain.r.shape[2]
+        raise StoreError(f"train.start_from: a run of {found} electrons, and this one has {wanted}")
     chain = state.chain._replace(r=devices.shard(r[np.arange(n_walkers) % len(r)]))
     return like._replace(params=state.params, chain=chain)
 
