@@ -15,6 +15,7 @@ from tests.cluster.cluster import TESTBED, Cluster, Room
 LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """One worker of pytest-xdist takes all of them: there is one cluster."""
     for item in items:
