@@ -15,14 +15,6 @@ from tests.cluster.cluster import TESTBED, Cluster, Room
 LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One worker of pytest-xdist takes all of them: there is one cluster."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("cluster"))
-
-
 def _missing() -> str | None:
     """Why there can be no cluster here, None if there can."""
     if os.geteuid() != 0:
