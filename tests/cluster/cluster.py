@@ -36,6 +36,8 @@ walkers = 16
 warmup = 3
 [pretrain]
 steps = 0
+[optimizer]
+kind = "sr"
 [train]
 steps = {train}
 [evaluate]
