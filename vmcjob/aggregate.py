@@ -49,6 +49,7 @@ class Row:
     why: str  # a sentence when not converged, else empty
     reference: float | None  # hartree
     hartree_fock: float | None  # energy of the start, hartree
+    rollbacks: int  # of all runs
     run_ids: tuple[str, ...]
     seeds: tuple[int, ...]
     point: Mapping[str, int | float | str]
@@ -87,7 +88,7 @@ class Table:
         coordinates = list(dict.fromkeys(key for row in self.rows for key in row.point))
         columns = [
             *("name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"),
-            *("converged", "why", "reference", "hartree_fock", "run_ids", "seeds"),
+            *("converged", "why", "reference", "hartree_fock", "rollbacks", "run_ids", "seeds"),
         ]
         writer.writerow([*columns, *coordinates])
         for row in self.rows:
@@ -97,12 +98,13 @@ class Table:
 
 
 class _Evaluated(NamedTuple):
-    """A finished run with its energy, the variance of its local energy and where it began."""
+    """A finished run with its energy, the variance of its local energy and its history."""
 
     run: RunResult
     energy: Estimate
     variance: float
     hartree_fock: float | None
+    rollbacks: int
 
 
 class _UnusableError(Exception):
@@ -146,7 +148,8 @@ def _evaluate(run: RunResult) -> _Evaluated:
         raise _UnusableError(f"{run.state}: evaluate.steps is 0")
     if not (math.isfinite(result.error) and math.isfinite(variance)):
         raise _UnusableError(f"{run.state}: {result.why or 'the variance is not finite'}")
-    return _Evaluated(run, result, variance, start.attributes["energy"] if start else None)
+    hartree_fock = start.attributes["energy"] if start else None
+    return _Evaluated(run, result, variance, hartree_fock, len(store.rollbacks))
 
 
 def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:
@@ -174,6 +177,7 @@ def _row(group: Sequence[_Evaluated]) -> Row:
         why=pooled.why,
         reference=run.reference,
         hartree_fock=group[0].hartree_fock,
+        rollbacks=sum(item.rollbacks for item in group),
         run_ids=tuple(item.run.run_id for item in group),
         seeds=tuple(item.run.seed for item in group),
         point=dict(run.point),

@@ -241,14 +241,17 @@ def test_walkers_that_devices_cannot_share_are_refused_with_a_sentence(tmp_path:
 def test_a_diverging_run_ends_as_such_and_keeps_the_last_finite_state(tmp_path: Path) -> None:
     """An absurd step size: exit code 7, advice, and no number in the store that is not finite."""
     wild = "[optimizer]\nlearning_rate = 1e25\nnorm_constraint = 1e60"
-    run = make_run(tmp_path, HELIUM.replace("[optimizer]", wild))
+    once = "[train]\nrollbacks = 1"
+    run = make_run(tmp_path, HELIUM.replace("[optimizer]", wild).replace("[train]", once))
     code, _ = finish(start(run))
     outcome = run.read_outcome()
     assert code == 7
     assert outcome is not None
     assert outcome.outcome is Outcome.DIVERGED
+    assert "after 1 rollbacks" in outcome.message
     assert "optimizer.learning_rate" in outcome.message
     store = RunStore.open(run.store_path)
+    assert len(store.rollbacks) == 1
     assert store.n_committed["train"] < 60
     assert np.isfinite(store.series("train")["energy"]).all()
 

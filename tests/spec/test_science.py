@@ -26,6 +26,7 @@ def test_name_seed_output_and_resources_decide_nothing(job: JobSpec) -> None:
         name="other",
         seed=job.seed // 2 + 1,
         system=dataclasses.replace(job.system, reference=-1.0),
+        train=dataclasses.replace(job.train, rollbacks=1),
         output=Output(snapshots=3),
         resources=Resources(time="01:00:00"),
         container=Container(image="new.sif"),
@@ -54,13 +55,14 @@ CHOSEN = [
     for table, key in keys_of(JobSpec).items()
     for variant in variants_of(key.kind.type).values()
 ]
+BESIDE = [("system", "unit"), ("system", "reference"), ("train", "rollbacks")]
 DECISIVE = [
     (job, table, name)
     for job in [JOB, *CHOSEN]
     for table, key in keys_of(JobSpec).items()
     if key.is_table and table not in ("output", "resources", "container")
     for name in keys_of(type(getattr(job, table)))
-    if (table, name) not in [("system", "unit"), ("system", "reference")]
+    if (table, name) not in BESIDE
     if job is JOB or getattr(job, table) is not getattr(JOB, table)
 ]
 

@@ -17,17 +17,18 @@ DEVICE_BYTES = 4 << 30
 
 
 def over_walkers(
-    fun: Callable[[jax.Array], Any], budget_bytes: int | None = None
+    fun: Callable[[jax.Array], Any], budget_bytes: int | None = None, chunk_divisor: int = 1
 ) -> Callable[[jax.Array], Any]:
     """`jax.vmap(fun)` over the leading axis, run chunk after chunk where that saves memory.
 
     Args:
         fun: of one walker; any pytree of arrays.
         budget_bytes: of intermediate arrays at a time; by default what suits the backend.
+        chunk_divisor: makes the chunks smaller than that, for a device that had no room for them.
     """
 
     def batch(walkers: jax.Array) -> Any:
-        n = chunk_size(fun, walkers, budget_bytes)
+        n = max(1, chunk_size(fun, walkers, budget_bytes) // chunk_divisor)
         if n >= len(walkers):
             return jax.vmap(fun)(walkers)
         return jax.lax.map(fun, walkers, batch_size=n)

@@ -4,6 +4,7 @@ import logging
 import os
 import platform
 import socket
+from functools import partial
 from importlib.metadata import version
 
 import jax
@@ -28,9 +29,9 @@ def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
     store = _open_store(run_dir, spec, start)
-    calculation = build(spec, _recorded_start(store))
-    worker = Worker(spec, calculation, store, stop, pulse, start and start.arrays)
-    for line in describe_blocks(calculation):
+    make_calculation = partial(build, spec, _recorded_start(store))
+    worker = Worker(spec, make_calculation, store, stop, pulse, start and start.arrays)
+    for line in describe_blocks(worker.calculation):
         log.info("%s", line)
     if worker.warning:
         log.warning(worker.warning)

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
+from vmcjob.run.rollback import NO_CARE, Care
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import WaveFunction, make_log_psi, make_orbitals
 from vmcjob.vmc.ansatz.ferminet import FermiNet
@@ -78,13 +79,17 @@ def make_system(spec: jobspec.System) -> System:
     )
 
 
-def build(spec: jobspec.JobSpec, start: HartreeFock | None = None) -> Calculation:
+def build(
+    spec: jobspec.JobSpec, start: HartreeFock | None = None, care: Care = NO_CARE
+) -> Calculation:
     """The calculation that a spec describes; UsageError if the devices cannot share its walkers.
 
     Args:
         spec: the job.
         start: what to pretrain to, None where there is no pretraining.
+        care: how much more carefully than the spec says.
     """
+    spec = care.of_steps(spec)
     n_walkers, n_devices = spec.sampler.walkers, devices.count()
     if n_walkers % n_devices:
         raise UsageError(
@@ -97,16 +102,20 @@ def build(spec: jobspec.JobSpec, start: HartreeFock | None = None) -> Calculatio
     vmc = Vmc(
         log_psi=log_psi,
         local_energy=make_local_energy(log_psi, system),
-        optimizer=_optimizer(spec.optimizer, log_psi, system.n_up + system.n_down),
+        optimizer=_optimizer(spec.optimizer, log_psi, spec.system.n_electrons, care),
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
+        retry=care.retries,
+        chunk_divisor=care.chunk_divisor,
     )
-    pretraining = _pretraining(spec, ansatz, start) if start else None
+    pretraining = _pretraining(spec, ansatz, start, care) if start else None
     return Calculation(vmc, pretraining, system, ansatz, n_walkers, spec.sampler.width)
 
 
-def _pretraining(spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock) -> Pretraining:
+def _pretraining(
+    spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock, care: Care
+) -> Pretraining:
     options = spec.pretrain
     return Pretraining(
         orbitals=make_orbitals(ansatz),
@@ -115,6 +124,7 @@ def _pretraining(spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
+        retry=care.retries,
     )
 
 
@@ -167,7 +177,9 @@ def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
     return WaveFunction(orbitals, CuspJastrow(system.n_up) if options.jastrow else None)
 
 
-def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi, n_electrons: int) -> Optimizer:
+def _optimizer(
+    options: jobspec.Optimizer, log_psi: LogPsi, n_electrons: int, care: Care
+) -> Optimizer:
     learning_rate = Decay(options.learning_rate, options.decay_steps)
     clipping = Clipping(options.clip, options.clip_centre)
     match options:
@@ -190,6 +202,7 @@ def _optimizer(options: jobspec.Optimizer, log_psi: LogPsi, n_electrons: int) ->
                 momentum=options.momentum if isinstance(options, jobspec.Spring) else 0.0,
                 norm_constraint=options.norm_constraint,
                 clipping=clipping,
+                chunk_divisor=care.chunk_divisor,
             )
         case jobspec.Kfac():
             return _kfac(options, log_psi, n_electrons, learning_rate, clipping)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vmcjob.errors import DivergedError, RunDirError, VmcJobError
 from vmcjob.run.pulse import Pulse
+from vmcjob.run.rollback import is_out_of_memory
 from vmcjob.run.stop import StoppedError, StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 
@@ -75,7 +76,7 @@ def _outcome(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> OutcomeRecord:
     except VmcJobError as error:
         return OutcomeRecord(outcome=Outcome.FAILED, message=str(error))
     except Exception as error:
-        if isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error):  # XLA
+        if is_out_of_memory(error):
             return OutcomeRecord(outcome=Outcome.FAILED, message=OUT_OF_MEMORY)
         # A bug: its traceback goes to the log, its name to the outcome.
         log.error("%s", traceback.format_exc())

@@ -1,8 +1,10 @@
 """The course of a run: warm up, train, equilibrate, evaluate; commit, stop, resume."""
 
+import logging
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Final
 
 import jax
 import numpy as np
@@ -12,6 +14,15 @@ from vmcjob.run.blocks import Block, run_blocks
 from vmcjob.run.calculation import Calculation
 from vmcjob.run.progress import Progress
 from vmcjob.run.pulse import Pulse
+from vmcjob.run.rollback import (
+    MOST_HALVINGS,
+    Care,
+    Cause,
+    NotFiniteError,
+    Rollback,
+    advice,
+    is_out_of_memory,
+)
 from vmcjob.run.state import from_arrays, take_over, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
 from vmcjob.rundir import Phase
@@ -22,6 +33,8 @@ from vmcjob.vmc.contracts import LoopState, StepInfo
 from vmcjob.vmc.loop import Step
 
 Rows = dict[str, np.ndarray]
+RECORDED: Final = (Phase.TRAIN, Phase.EVALUATE)
+log = logging.getLogger("vmcjob")
 
 
 @dataclass
@@ -37,21 +50,21 @@ class Worker:
     """Takes one run from wherever its store left off to its end.
 
     What is recorded depends on spec, seed and number of devices alone: blocks and commits fall
-    where the clock puts them and change no number.
+    where the clock puts them and change no number, but for where a rollback leads to.
     """
 
     def __init__(
         self,
         spec: JobSpec,
-        calculation: Calculation,
+        make_calculation: Callable[[Care], Calculation],
         store: RunStore,
         stop: StopRequest,
         pulse: Pulse,
         start: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Begin with the checkpoint `start` of another run, unless there is one of this run."""
-        self._spec, self._vmc, self._store, self._stop = spec, calculation.vmc, store, stop
-        self._calculation = calculation
+        self._spec, self._make_calculation, self._store = spec, make_calculation, store
+        self._stop, self._pulse, self._start = stop, pulse, start
         self._planned = {
             Phase.PRETRAIN: spec.pretrain.steps,
             Phase.WARMUP: spec.sampler.warmup,
@@ -59,13 +72,19 @@ class Worker:
             Phase.EQUILIBRATE: spec.evaluate.warmup if spec.evaluate.steps else 0,
             Phase.EVALUATE: spec.evaluate.steps,
         }
-        self.position, self.warning = self._restore(calculation, start)
-        recorded = {Phase.TRAIN: store.series("train"), Phase.EVALUATE: store.series("evaluate")}
-        energies = {phase: series["energy"] for phase, series in recorded.items()}
-        self._progress = Progress(pulse, self._planned, energies)
-        clocks = [series["wall_time"][-1] for series in recorded.values() if len(series["step"])]
+        self._rollbacks = [Rollback.from_json(record) for record in store.rollbacks]
+        self._begin()
+
+    def _begin(self) -> None:
+        """From the last commit on, as carefully as the rollbacks so far ask for."""
+        self.calculation = self._make_calculation(Care.after(self._rollbacks))
+        self.position, self.warning = self._restore()
+        series = {phase: self._store.series(phase.value) for phase in RECORDED}
+        energies = {phase: series[phase]["energy"] for phase in RECORDED}
+        self._progress = Progress(self._pulse, self._planned, energies)
+        clocks = [rows["wall_time"][-1] for rows in series.values() if len(rows["step"])]
         self._began = time.monotonic() - max(clocks, default=0.0)
-        self._pending: dict[Phase, list[Rows]] = {Phase.TRAIN: [], Phase.EVALUATE: []}
+        self._pending: dict[Phase, list[Rows]] = {phase: [] for phase in RECORDED}
         self._snapshots: list[tuple[int, np.ndarray]] = []
         self._flushed = time.monotonic()
 
@@ -78,15 +97,41 @@ class Worker:
     def run(self) -> None:
         """All phases that are left.
 
-        Raises StoppedError after a commit if a stop was requested, DivergedError if numbers cease
-        to be finite (the last commit is then the last finite state).
+        Numbers that are not finite, and a lack of memory, send the run back to its last commit,
+        from where it goes on more carefully.
+
+        Raises StoppedError after a commit if a stop was requested, DivergedError if numbers were
+        not finite more often than the spec allows (the last commit is then the last finite state),
+        and MemoryError if going on with fewer walkers at a time did not help.
         """
+        while (setback := self._run_phases()) is not None:
+            self._go_back(*setback)
+        self._commit()
+        self._progress.finish()
+
+    def _run_phases(self) -> tuple[Cause, int] | None:
+        """All phases that are left; or why that was not possible, and at which step.
+
+        Nothing else survives of the failure: its traceback would hold on to the state of devices.
+        """
+        try:
+            self._run_each_phase()
+        except NotFiniteError as error:
+            return Cause.NOT_FINITE, error.step
+        except Exception as error:
+            if not is_out_of_memory(error):
+                raise
+            return Cause.OUT_OF_MEMORY, self.position.step + 1
+        return None
+
+    def _run_each_phase(self) -> None:
+        vmc = self.calculation.vmc
         steps = {
             Phase.PRETRAIN: self._pretrain_step,
-            Phase.WARMUP: self._vmc.warmup_step,
-            Phase.TRAIN: self._vmc.train_step,
-            Phase.EQUILIBRATE: self._vmc.equilibrate_step,
-            Phase.EVALUATE: self._vmc.evaluate_step,
+            Phase.WARMUP: vmc.warmup_step,
+            Phase.TRAIN: vmc.train_step,
+            Phase.EQUILIBRATE: vmc.equilibrate_step,
+            Phase.EVALUATE: vmc.evaluate_step,
         }
         phases = list(steps)
         for phase in phases[phases.index(self.position.phase) :]:
@@ -96,20 +141,35 @@ class Worker:
                 self._progress.begin(phase, self.position.step)
                 self._at_edge()  # while the program was loaded, a stop may have been asked for
                 self._run_phase(phase, steps[phase]())
-        self._commit()
-        self._progress.finish()
+
+    def _go_back(self, cause: Cause, step: int) -> None:
+        """Return to the last commit, record it, and take more care from there."""
+        phase, (to_phase, to_step) = self.position.phase, self._committed
+        so_far = sum(rollback.cause is cause for rollback in self._rollbacks)
+        if cause is Cause.NOT_FINITE and so_far >= self._spec.train.rollbacks:
+            raise DivergedError(
+                f"energy, parameters or walkers ceased to be finite in {phase} step {step}, after "
+                f"{so_far} rollbacks; {to_phase} step {to_step} is kept. {advice(phase)}"
+            )
+        if cause is Cause.OUT_OF_MEMORY and so_far >= MOST_HALVINGS:
+            raise MemoryError
+        rollback = Rollback(cause, phase, step, to_phase, to_step)
+        log.warning("%s", rollback)
+        self._store.record_rollback(asdict(rollback))
+        self._rollbacks.append(rollback)
+        self._begin()
 
     def _pretrain_step(self) -> Step:
-        if self._calculation.pretraining is None:
+        if self.calculation.pretraining is None:
             raise RuntimeError("pretraining was planned without a Hartree-Fock start")
-        return self._calculation.pretraining.step()
+        return self.calculation.pretraining.step()
 
     def _enter(self, phase: Phase) -> None:
         """Go on to the next phase; from pretraining, after a commit, with a new optimizer."""
         state = self.position.state
         if self.position.phase is Phase.PRETRAIN and self._planned[Phase.PRETRAIN]:
             self._commit()
-            state = self._calculation.after_pretraining(state)
+            state = self.calculation.after_pretraining(state)
         self.position = Position(phase, 0, state)
 
     def _run_phase(self, phase: Phase, step: Step) -> None:
@@ -117,7 +177,7 @@ class Worker:
         edges = [edge for edge in self._edges(phase) if edge > start.step]
         for block in run_blocks(step, start.state, start.step, edges):
             rows = self._rows(block, first=self.position.step)
-            self._require_finite(phase, block)
+            _require_finite(block)
             if phase in self._pending:
                 self._pending[phase].append(rows)
             self.position = Position(phase, block.last, block.state)
@@ -149,26 +209,26 @@ class Worker:
                 snapshots=self._snapshots,
             )
         )
+        self._committed = phase, step
         for rows in self._pending.values():
             rows.clear()
         self._snapshots = []
         self._flushed = time.monotonic()
 
-    def _restore(
-        self, calculation: Calculation, start: Mapping[str, np.ndarray] | None
-    ) -> tuple[Position, str | None]:
-        """Where the last attempt left off, or the beginning."""
-        state = calculation.initial_state()
+    def _restore(self) -> tuple[Position, str | None]:
+        """Where the last commit left off, or the beginning; what to know about the checkpoint."""
+        state = self.calculation.initial_state()
         restored = self._store.checkpoint()
         if restored is None:
-            state = take_over(start, like=state) if start else state
+            self._committed = Phase.PRETRAIN, 0
+            state = take_over(self._start, like=state) if self._start else state
             return Position(Phase.PRETRAIN, 0, state), None
         checkpoint = restored.checkpoint
-        phase = Phase(checkpoint.phase)
+        self._committed = phase, step = Phase(checkpoint.phase), checkpoint.step
         if phase is not Phase.PRETRAIN:
-            state = calculation.after_pretraining(state)
+            state = self.calculation.after_pretraining(state)
         state = from_arrays(checkpoint.arrays, like=state)
-        return Position(phase, checkpoint.step, state), restored.warning
+        return Position(phase, step, state), restored.warning
 
     def _edges(self, phase: Phase) -> list[int]:
         """Steps after which the worker must look up: snapshots, and the phase's end."""
@@ -183,26 +243,19 @@ class Worker:
         n_steps, kept = self._planned[Phase.EVALUATE], self._store.n_planned["snapshots"]
         return {n_steps * (k + 1) // kept for k in range(kept)}
 
-    def _require_finite(self, phase: Phase, block: Block) -> None:
-        first = block.last - len(block.infos) + 1
-        for step, info in enumerate(block.infos, start=first):
-            if getattr(info, "is_finite", True):
-                continue
-            where = f"energy, parameters or walkers ceased to be finite in {phase} step {step}"
-            if phase is Phase.PRETRAIN:
-                raise DivergedError(f"{where}. Try a smaller pretrain.learning_rate")
-            committed = self._store.n_committed[str(phase)]
-            raise DivergedError(
-                f"{where}; step {committed} is kept. Try a smaller optimizer.learning_rate or "
-                "optimizer.norm_constraint, or a larger optimizer.damping"
-            )
-
     def _rows(self, block: Block, first: int) -> Rows:
         """The series of one block, by column."""
         rows = [_row(info) for info in block.infos]
         columns = {name: np.array([row[name] for row in rows], float) for name in rows[0]}
         elapsed = time.monotonic() - self._began
         return columns | {"wall_time": np.full(block.last - first, elapsed)}
+
+
+def _require_finite(block: Block) -> None:
+    first = block.last - len(block.infos) + 1
+    for step, info in enumerate(block.infos, start=first):
+        if not getattr(info, "is_finite", True):
+            raise NotFiniteError(step)
 
 
 def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:

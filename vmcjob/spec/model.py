@@ -192,6 +192,11 @@ class Train:
     """The series in which the parameters move."""
 
     steps: Annotated[int, between(0, MOST_STEPS), "updates of the parameters"] = 1000
+    rollbacks: Annotated[
+        int,
+        between(0, 100),
+        "times that numbers which are not finite send a run back, with half the step",
+    ] = 3
     start_from: Annotated[
         str | None,
         matching("[A-Za-z0-9][A-Za-z0-9._-]{0,63}-[0-9a-f]{10}", 'a run id like "h2-1a2b3c4d5e"'),

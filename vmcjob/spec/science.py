@@ -8,7 +8,15 @@ from vmcjob.document import KeyPath
 from vmcjob.spec.model import JobSpec
 
 _BESIDE_SCIENCE: frozenset[KeyPath] = frozenset(
-    {("name",), ("seed",), ("system", "reference"), ("output",), ("resources",), ("container",)}
+    {
+        ("name",),
+        ("seed",),
+        ("system", "reference"),
+        ("train", "rollbacks"),
+        ("output",),
+        ("resources",),
+        ("container",),
+    }
 )
 
 

@@ -79,6 +79,9 @@ class RunStore:
         self._attributes: dict[str, Any] = dict(root.attrs)  # JSON
         self._n_committed: dict[str, int] = self._attributes["n_committed"]
         self._active_slot: int | None = self._attributes["active_slot"]
+        self._rollbacks: tuple[Mapping[str, Any], ...] = tuple(
+            self._attributes.get("rollbacks", ())
+        )
         self._slots = Slots(root)
         self._arrays: dict[str, zarr.Array] = {}
         self._writers = ThreadPoolExecutor(WRITERS)  # starts no thread before the first commit
@@ -104,6 +107,7 @@ class RunStore:
             "units": UNITS,
             "n_committed": {"train": 0, "evaluate": 0, "snapshots": 0},
             "active_slot": None,
+            "rollbacks": [],
         }
         try:
             if path.exists():
@@ -150,7 +154,11 @@ class RunStore:
     @property
     def attrs(self) -> dict[str, Any]:  # JSON
         """The root attributes: whose store this is, its spec and provenance, what is committed."""
-        state = {"n_committed": self.n_committed, "active_slot": self._active_slot}
+        state = {
+            "n_committed": self.n_committed,
+            "active_slot": self._active_slot,
+            "rollbacks": list(self._rollbacks),
+        }
         return self._attributes | state
 
     @property
@@ -215,6 +223,20 @@ class RunStore:
         if array is None:
             raise StoreError(f"{self.path}: the checkpoint has no array {name!r}")
         return array
+
+    @property
+    def rollbacks(self) -> tuple[Mapping[str, Any], ...]:  # JSON
+        """What has sent the run back to its last commit, in its order."""
+        return self._rollbacks
+
+    def record_rollback(self, record: Mapping[str, Any]) -> None:
+        """Add a JSON object to `rollbacks`; atomic, and on the disk when it returns."""
+        rollbacks = [*self._rollbacks, dict(record)]
+        try:
+            self._root.update_attributes({"rollbacks": rollbacks})
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot record a rollback: {error}") from error
+        self._rollbacks = tuple(rollbacks)
 
     def commit(self, commit: Commit) -> None:
         """Add rows and a checkpoint; all of it counts from the moment this returns, or none."""
@@ -313,6 +335,7 @@ def _check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | N
 
 def _are_intact(attributes: Mapping[str, Any]) -> bool:
     spec, n_committed = attributes.get("spec"), attributes.get("n_committed")
+    rollbacks = attributes.get("rollbacks", [])
     return (
         isinstance(spec, str)
         and _sha256(spec) == attributes.get("spec_sha256")
@@ -320,6 +343,8 @@ def _are_intact(attributes: Mapping[str, Any]) -> bool:
         and set(n_committed) == {"train", "evaluate", "snapshots"}
         and all(type(length) is int and length >= 0 for length in n_committed.values())
         and attributes.get("active_slot", -1) in (None, 0, 1)
+        and isinstance(rollbacks, list)
+        and all(isinstance(rollback, dict) for rollback in rollbacks)
     )
 
 

@@ -21,10 +21,16 @@ class EnergyMoments(NamedTuple):
 
 
 def local_energies(
-    local_energy: LocalEnergy, params: Params, r: Float[Array, "walker elec 3"]
+    local_energy: LocalEnergy,
+    params: Params,
+    r: Float[Array, "walker elec 3"],
+    chunk_divisor: int = 1,
 ) -> Float[Array, " walker"]:
-    """Local energies of a batch, in hartree; as many walkers at a time as memory takes."""
-    return fwdlap.over_walkers(partial(local_energy, params))(r)
+    """Local energies of a batch, in hartree; as many walkers at a time as memory takes.
+
+    Should that be too many, a `chunk_divisor` makes them fewer.
+    """
+    return fwdlap.over_walkers(partial(local_energy, params), chunk_divisor=chunk_divisor)(r)
 
 
 def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:

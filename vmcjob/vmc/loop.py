@@ -8,7 +8,15 @@ import jax.numpy as jnp
 from jax import Array
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import ChainState, LocalEnergy, LogPsi, LoopState, Optimizer, StepInfo
+from vmcjob.vmc.contracts import (
+    ChainState,
+    LocalEnergy,
+    LogPsi,
+    LoopState,
+    Optimizer,
+    Params,
+    StepInfo,
+)
 from vmcjob.vmc.energy import local_energies, moments
 from vmcjob.vmc.sampler import sweep, tune_width
 
@@ -17,6 +25,11 @@ Step = Callable[[LoopState, Array], tuple[LoopState, Any]]
 
 # Streams of random numbers, one per phase: step 7 of training and of evaluation share nothing.
 WARMUP, TRAIN, EQUILIBRATE, EVALUATE, INITIAL, PRETRAIN = range(6)
+
+
+def stream(kind: int, retry: int) -> int:
+    """A phase's stream of random numbers; another one for every retry."""
+    return kind + 6 * retry
 
 
 @dataclass(frozen=True)
@@ -33,6 +46,8 @@ class Vmc:
     seed: int
     moves: int  # Metropolis moves per step
     target_acceptance: float
+    retry: int = 0  # draws other random numbers
+    chunk_divisor: int = 1  # takes fewer walkers at a time
 
     def warmup_step(self) -> Step:
         """Sample and tune the width; parameters stay."""
@@ -49,7 +64,7 @@ class Vmc:
 
         def step(state: LoopState, index: Array) -> tuple[LoopState, StepInfo]:
             chain, acceptance = self._sweep(state, TRAIN, index)
-            e_loc = local_energies(self.local_energy, state.params, chain.r)
+            e_loc = self._measure(state.params, chain)
             params, memory, update = self.optimizer.update(
                 state.params, state.optimizer, chain.r, e_loc, index
             )
@@ -74,14 +89,17 @@ class Vmc:
 
         def step(state: LoopState, index: Array) -> tuple[LoopState, StepInfo]:
             chain, acceptance = self._sweep(state, EVALUATE, index)
-            e_loc = local_energies(self.local_energy, state.params, chain.r)
+            e_loc = self._measure(state.params, chain)
             new = state._replace(chain=chain)
             return new, _report(new, e_loc, acceptance, chain.width)
 
         return devices.pmap(step, donate_argnums=(0,))
 
-    def _sweep(self, state: LoopState, stream: int, index: Array) -> tuple[ChainState, Array]:
-        key = devices.key(self.seed, stream, index)
+    def _measure(self, params: Params, chain: ChainState) -> Array:
+        return local_energies(self.local_energy, params, chain.r, self.chunk_divisor)
+
+    def _sweep(self, state: LoopState, kind: int, index: Array) -> tuple[ChainState, Array]:
+        key = devices.key(self.seed, stream(kind, self.retry), index)
         chain, accepted = sweep(self.log_psi, state.params, key, state.chain, self.moves)
         return chain, devices.mean(accepted)
 

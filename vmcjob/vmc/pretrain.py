@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz.determinants import Stacks, log_abs_sum_det
 from vmcjob.vmc.contracts import LoopState, OptimizerState, Params
-from vmcjob.vmc.loop import PRETRAIN, Step
+from vmcjob.vmc.loop import PRETRAIN, Step, stream
 from vmcjob.vmc.sampler import sweep, tune_width
 
 
@@ -45,7 +45,7 @@ class Pretraining:
         orbitals: of the network, for one walker.
         target: of Hartree–Fock, shaped alike; its one determinant is every determinant's target.
         optimizer: takes gradients of the mean squared distance.
-        seed, moves, target_acceptance: as in `Vmc`.
+        seed, moves, target_acceptance, retry: as in `Vmc`.
     """
 
     orbitals: Callable[[Params, Array], Stacks]
@@ -54,6 +54,7 @@ class Pretraining:
     seed: int
     moves: int
     target_acceptance: float
+    retry: int = 0
 
     def init(self, params: Params) -> OptimizerState:
         """The state of the optimizer before the first step."""
@@ -63,7 +64,7 @@ class Pretraining:
         """Sample the Hartree–Fock determinant, fit the network's orbitals, tune the width."""
 
         def step(state: LoopState, index: Array) -> tuple[LoopState, PretrainInfo]:
-            key = devices.key(self.seed, PRETRAIN, index)
+            key = devices.key(self.seed, stream(PRETRAIN, self.retry), index)
             chain, accepted = sweep(self._log_target, None, key, state.chain, self.moves)
             acceptance = devices.mean(accepted)
             loss, gradient = devices.mean(jax.value_and_grad(self._distance)(state.params, chain.r))

@@ -52,12 +52,19 @@ def dense_scores(log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker el
 
 
 def score_matrix(
-    log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker elec 3"]
+    log_psi: LogPsi,
+    params: Params,
+    r: Float[jax.Array, "walker elec 3"],
+    chunk_divisor: int = 1,
 ) -> Float[jax.Array, "walker param"]:
-    """∂ log|ψ|/∂θ of every walker of this device, not centred; walkers are taken in chunks."""
+    """∂ log|ψ|/∂θ of every walker of this device, not centred; walkers are taken in chunks.
+
+    These are as large as CHUNK_BYTES allows, divided by `chunk_divisor`.
+    """
     flat, unravel = ravel_pytree(params)
     gradient = jax.grad(lambda theta, one: log_psi(unravel(theta), one))
-    size = max(1, min(len(r), CHUNK_BYTES // (flat.size * flat.dtype.itemsize)))
+    fitting = min(len(r), CHUNK_BYTES // (flat.size * flat.dtype.itemsize))
+    size = max(1, fitting // chunk_divisor)
     if size == len(r):
         return jax.vmap(gradient, (None, 0))(flat, r)
     return jax.lax.map(lambda one: gradient(flat, one), r, batch_size=size)

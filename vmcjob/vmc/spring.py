@@ -46,6 +46,7 @@ class Spring:
         norm_constraint: upper limit of ‖δθ‖² with momentum: what is remembered is mostly out of
             this batch's sight. Without, of δθᵀ S δθ as in SR.
         clipping: of local energies.
+        chunk_divisor: of `score_matrix`.
     """
 
     log_psi: LogPsi
@@ -54,6 +55,7 @@ class Spring:
     momentum: float
     norm_constraint: float
     clipping: Clipping
+    chunk_divisor: int = 1
 
     def init(self, params: Params) -> SpringState:
         """No direction yet."""
@@ -70,7 +72,8 @@ class Spring:
         """One step; inside pmap. See `Optimizer.update`."""
         clipped, n_clipped = self.clipping.apply(e_loc)
         root = jnp.sqrt(devices.total(r.shape[0])).astype(r.dtype)
-        scores = centred_columns(score_matrix(self.log_psi, params, r)) / root
+        scores = score_matrix(self.log_psi, params, r, self.chunk_divisor)
+        scores = centred_columns(scores) / root
         epsilon = centred(clipped) / root
         kept = self.momentum * state.direction
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)

@@ -1,0 +1,115 @@
+"""Not finite, or out of memory: back to the last commit, and on from there more carefully."""
+
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.run.harness import (
+    HELIUM,
+    assert_same,
+    finish,
+    has_committed,
+    make_run,
+    results,
+    signal_when,
+    start,
+)
+from vmcjob.run.rollback import NO_CARE, Care, Cause, Rollback
+from vmcjob.rundir import Phase, RunDir
+from vmcjob.spec import Sr, parse_spec
+from vmcjob.store import RunStore
+
+# `vmcjob run`, in which one step of a phase goes wrong for as long as no care is taken.
+UNLUCKY = """
+import sys
+phase, index, cause, run = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+from vmcjob.vmc.loop import Vmc
+
+make_step = getattr(Vmc, f"{phase}_step")
+
+def make_unlucky_step(self):
+    step = make_step(self)
+    def unlucky(state, now):
+        if now == index and cause == "out of memory" and self.chunk_divisor == 1:
+            raise RuntimeError("RESOURCE_EXHAUSTED: Out of memory allocating 8 bytes.")
+        state, info = step(state, now)
+        if now == index and cause == "not finite" and self.retry == 0:
+            info = info._replace(is_finite=info.is_finite & False)
+        return state, info
+    return unlucky
+
+setattr(Vmc, f"{phase}_step", make_unlucky_step)
+sys.argv = ["vmcjob", "run", run]
+from vmcjob.cli import main
+main()
+"""
+
+
+def unlucky(phase: str, index: int, cause: Cause) -> tuple[str, ...]:
+    """The program of a worker whose step `index` of a phase goes wrong once."""
+    return "-c", UNLUCKY, phase, str(index), cause
+
+
+@pytest.fixture(scope="module")
+def retried(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A run whose first training step was not finite."""
+    run = make_run(tmp_path_factory.mktemp("retried"))
+    code, log = finish(start(run, program=unlucky("train", 0, Cause.NOT_FINITE)))
+    assert code == 0, log
+    assert "not finite in train step 1; back to train step 0" in log
+    return run
+
+
+def test_a_step_that_is_not_finite_is_done_again_with_half_the_rate(retried: RunDir) -> None:
+    """The run finishes, nothing in its store is not finite, and the store says what happened."""
+    store = RunStore.open(retried.store_path)
+    rollbacks = [Rollback.from_json(record) for record in store.rollbacks]
+    assert rollbacks == [Rollback(Cause.NOT_FINITE, Phase.TRAIN, 1, Phase.TRAIN, 0)]
+    series = store.series("train")
+    assert all(np.isfinite(values).all() for values in series.values())
+    optimizer = parse_spec(HELIUM, "test.toml").points[0].spec.optimizer
+    decay = 1 + np.arange(60) / optimizer.decay_steps
+    np.testing.assert_array_less(series["learning_rate"], 0.5001 * optimizer.learning_rate / decay)
+
+
+def test_a_run_killed_after_a_rollback_resumes_to_the_same_bits(
+    retried: RunDir, tmp_path: Path
+) -> None:
+    """What care is to be taken stands in the store, not in the worker's memory."""
+    run = make_run(tmp_path)
+    worker = start(run, program=unlucky("train", 0, Cause.NOT_FINITE))
+    assert signal_when(worker, signal.SIGKILL, has_committed(run, "train", 7)) == -signal.SIGKILL
+    assert finish(start(run))[0] == 0
+    assert_same(results(run), results(retried))
+
+
+def test_a_lack_of_memory_in_evaluation_is_met_with_smaller_chunks(tmp_path: Path) -> None:
+    """The series are as long as planned; training, done before, is not repeated."""
+    run = make_run(tmp_path)
+    code, log = finish(start(run, program=unlucky("evaluate", 30, Cause.OUT_OF_MEMORY)))
+    assert code == 0, log
+    store = RunStore.open(run.store_path)
+    (rollback,) = (Rollback.from_json(record) for record in store.rollbacks)
+    assert (rollback.cause, rollback.phase) == (Cause.OUT_OF_MEMORY, Phase.EVALUATE)
+    assert rollback.to_phase is Phase.EVALUATE
+    assert rollback.to_step <= 30
+    assert store.n_committed["evaluate"] == 60
+    assert np.isfinite(store.series("evaluate")["energy"]).all()
+
+
+def test_care_grows_with_every_rollback() -> None:
+    """Half the step each time, a quarter of its square; memory has nothing to do with it."""
+    spec = parse_spec(HELIUM, "test.toml").points[0].spec
+    wrong = Rollback(Cause.NOT_FINITE, Phase.TRAIN, 1, Phase.TRAIN, 0)
+    short = Rollback(Cause.OUT_OF_MEMORY, Phase.TRAIN, 1, Phase.TRAIN, 0)
+    care = Care.after([wrong, short, wrong])
+    assert care == Care(retries=2, chunk_divisor=2)
+    careful = care.of_steps(spec)
+    assert isinstance(careful.optimizer, Sr)
+    assert isinstance(spec.optimizer, Sr)
+    assert careful.optimizer.learning_rate == spec.optimizer.learning_rate / 4
+    assert careful.optimizer.norm_constraint == spec.optimizer.norm_constraint / 16
+    assert careful.pretrain.learning_rate == spec.pretrain.learning_rate / 4
+    assert NO_CARE.of_steps(spec) == spec

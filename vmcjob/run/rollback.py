@@ -1,0 +1,114 @@
+"""What sends a run back to its last commit, and how it goes on from there more carefully."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, Final, Self
+
+from vmcjob.rundir import Phase
+from vmcjob.spec import Adam, JobSpec, Lamb
+
+MOST_HALVINGS = 4  # of a chunk; what is short of memory with a sixteenth is so for other reasons
+
+
+class NotFiniteError(Exception):
+    """Energy, parameters or walkers of a step are not finite, on whatever device."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"not finite in step {step}")
+        self.step = step
+
+
+class Cause(StrEnum):
+    """Why a run had to go back."""
+
+    NOT_FINITE = "not finite"
+    OUT_OF_MEMORY = "out of memory"
+
+
+@dataclass(frozen=True)
+class Rollback:
+    """One way back: from the step that went wrong to the last commit."""
+
+    cause: Cause
+    phase: Phase
+    step: int
+    to_phase: Phase
+    to_step: int
+
+    def __str__(self) -> str:
+        remedy = {
+            Cause.NOT_FINITE: "half the step and other random numbers",
+            Cause.OUT_OF_MEMORY: "half as many walkers at a time",
+        }
+        return (
+            f"{self.cause} in {self.phase} step {self.step}; "
+            f"back to {self.to_phase} step {self.to_step}, with {remedy[self.cause]}"
+        )
+
+    @classmethod
+    def from_json(cls, record: Mapping[str, Any]) -> Self:
+        """Of a store's record, which is `dataclasses.asdict` of a rollback."""
+        return cls(
+            cause=Cause(record["cause"]),
+            phase=Phase(record["phase"]),
+            step=record["step"],
+            to_phase=Phase(record["to_phase"]),
+            to_step=record["to_step"],
+        )
+
+
+@dataclass(frozen=True)
+class Care:
+    """How much more carefully than its spec says a run is to go on.
+
+    After numbers that were not finite: other random numbers, and half the step. Without memory:
+    half as many walkers at a time.
+    """
+
+    retries: int = 0
+    chunk_divisor: int = 1
+
+    @classmethod
+    def after(cls, rollbacks: Iterable[Rollback]) -> Self:
+        """The care that all of a run's rollbacks ask for."""
+        count = Counter(rollback.cause for rollback in rollbacks)
+        return cls(count[Cause.NOT_FINITE], 2 ** count[Cause.OUT_OF_MEMORY])
+
+    def of_steps(self, spec: JobSpec) -> JobSpec:
+        """The spec with its steps halved once for each time that numbers were not finite.
+
+        The norm constraint limits the square of a step.
+        """
+        shorter = 0.5**self.retries
+        rate = spec.optimizer.learning_rate * shorter
+        optimizer = replace(spec.optimizer, learning_rate=rate)
+        if not isinstance(optimizer, Adam | Lamb):
+            limit = optimizer.norm_constraint * shorter**2
+            optimizer = replace(optimizer, norm_constraint=limit)
+        rate = spec.pretrain.learning_rate * shorter
+        return replace(
+            spec, optimizer=optimizer, pretrain=replace(spec.pretrain, learning_rate=rate)
+        )
+
+
+NO_CARE: Final = Care()
+"""What a spec says and no more."""
+
+
+def advice(phase: Phase) -> str:
+    """What to try after more rollbacks than a run may have."""
+    if phase is Phase.PRETRAIN:
+        return "Try a smaller pretrain.learning_rate"
+    if phase is Phase.EVALUATE:
+        return "Try another seed, or train longer"
+    return (
+        "Try a smaller optimizer.learning_rate or optimizer.norm_constraint, or a larger "
+        "optimizer.damping"
+    )
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an exception says that memory ran out, the host's or, in XLA's words, a device's."""
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
