@@ -1,20 +1,27 @@
 """One run's directory: the only place that knows the names of its files."""
 
-import errno
 import fcntl
 import json
 import os
 import re
 import shutil
-import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import TypeVar
 
 from vmcjob.errors import NotFoundError, RunDirError
+from vmcjob.rundir.files import (
+    LARGEST,
+    append_line,
+    open_file,
+    read_text,
+    remove_file,
+    replace_file,
+    write_whole,
+)
 from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
     Cancellation,
@@ -29,7 +36,6 @@ from vmcjob.rundir.records import (
 
 T = TypeVar("T")
 
-LARGEST = 2**24  # bytes of a file that is read whole; ours have a few thousand
 RESULTS_LOST = "its results are missing or damaged; to run it again, move its directory away"
 _RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
@@ -150,7 +156,7 @@ class RunDir:
     def read_record(self) -> Record:
         """What the run is; RunDirError when that cannot be read."""
         try:
-            return decode(Record, _read_text(self.record_path))
+            return decode(Record, read_text(self.record_path))
         except OSError as error:
             raise RunDirError(f"{self.record_path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
@@ -163,7 +169,7 @@ class RunDir:
     def read_spec_text(self) -> str:
         """The resolved spec as text."""
         try:
-            return _read_text(self.spec_path)
+            return read_text(self.spec_path)
         except OSError as error:
             reason = error.strerror
         except UnicodeDecodeError:
@@ -172,7 +178,7 @@ class RunDir:
 
     def write_spec_text(self, text: str) -> None:
         """Replace the spec: other resources for the same science."""
-        _replace(self.spec_path, text)
+        replace_file(self.spec_path, text)
 
     def read_submission(self) -> Submission | None:
         """Who was asked to run it, None when nobody was."""
@@ -180,15 +186,15 @@ class RunDir:
 
     def write_submission(self, submission: Submission) -> None:
         """Say who was asked to run it."""
-        _replace(self.submission_path, encode(submission))
+        replace_file(self.submission_path, encode(submission))
 
     def clear_submission(self) -> None:
         """Nobody is asked any more."""
-        _remove(self.submission_path)
+        remove_file(self.submission_path)
 
     def write_environment(self, text: str) -> None:
         """Say what the environment of the worker's container is."""
-        _replace(self.environment_path, text)
+        replace_file(self.environment_path, text)
 
     def read_heartbeat(self) -> Heartbeat | None:
         """The last sign of life of a worker."""
@@ -196,7 +202,7 @@ class RunDir:
 
     def write_heartbeat(self, heartbeat: Heartbeat) -> None:
         """Give a sign of life."""
-        _replace(self.heartbeat_path, encode(heartbeat))
+        replace_file(self.heartbeat_path, encode(heartbeat))
 
     def read_cancellation(self) -> Cancellation | None:
         """The user's wish that it stop, None when it is wanted."""
@@ -207,11 +213,11 @@ class RunDir:
         wish = Cancellation()
         if worker is not None:
             wish = Cancellation(host=worker.host, pid=worker.pid, process_start=worker.start)
-        _replace(self.cancellation_path, encode(wish))
+        replace_file(self.cancellation_path, encode(wish))
 
     def clear_cancellation(self) -> None:
         """It is wanted again."""
-        _remove(self.cancellation_path)
+        remove_file(self.cancellation_path)
 
     def read_outcome(self) -> OutcomeRecord | None:
         """How the last attempt ended, None while one runs or when it could not say."""
@@ -219,29 +225,29 @@ class RunDir:
 
     def write_outcome(self, outcome: OutcomeRecord) -> None:
         """Say how the attempt ended."""
-        _replace(self.outcome_path, encode(outcome))
+        replace_file(self.outcome_path, encode(outcome))
 
     def clear_outcome(self) -> None:
         """A new attempt begins: the last one's end no longer counts."""
-        _remove(self.outcome_path)
+        remove_file(self.outcome_path)
 
     @property
     def has_results(self) -> bool:
         """Whether the store has its root; only the store itself can tell whether it is whole."""
         try:
-            return parse_object(_read_text(self.store_path / "zarr.json")) is not None
+            return parse_object(read_text(self.store_path / "zarr.json")) is not None
         except (OSError, UnicodeDecodeError):
             return False
 
     def append_attempt(self, event: str, **details: object) -> None:
         """Add one line to the history: an event ("start", "end"), who, when, and details."""
         line = {"event": event, "time": time.time(), "host": host_name(), "pid": os.getpid()}
-        _append(self.attempts_path, json.dumps(line | details, default=str) + "\n")
+        append_line(self.attempts_path, json.dumps(line | details, default=str) + "\n")
 
     def read_attempts(self) -> list[dict[str, object]]:
         """The history, oldest first; a line cut short by a crash is left out."""
         try:
-            with _open_file(self.attempts_path) as file:
+            with open_file(self.attempts_path) as file:
                 file.seek(-min(LARGEST, file.seek(0, os.SEEK_END)), os.SEEK_END)
                 lines = file.read(LARGEST).decode("utf-8", "replace").splitlines()
         except OSError:
@@ -251,7 +257,7 @@ class RunDir:
     def read_log(self, position: int = 0) -> Iterator[bytes]:
         """What the workers said from a byte on, as bytes: nobody knows what a crash printed."""
         try:
-            with _open_file(self.log_path) as log:
+            with open_file(self.log_path) as log:
                 log.seek(position)
                 yield from iter(lambda: log.read(1 << 16), b"")
         except FileNotFoundError:
@@ -291,8 +297,8 @@ class RunDir:
         staging = RunDir(root / f".{name}.{os.urandom(4).hex()}")
         try:
             staging.path.mkdir(parents=True)
-            _write_whole(staging.spec_path, spec_text)
-            _write_whole(staging.record_path, encode(record))
+            write_whole(staging.spec_path, spec_text)
+            write_whole(staging.record_path, encode(record))
             if start is not None:
                 shutil.copytree(start.store_path, staging.start_path, ignore=_snapshots)
             os.rename(staging.path, self.path)
@@ -309,74 +315,9 @@ def _snapshots(folder: str, names: list[str]) -> list[str]:
     return [name for name in names if name == "c" and os.path.basename(folder) == "r"]
 
 
-def _open_file(path: Path) -> BinaryIO:
-    """A file to read; OSError also for what stands in its place and could make a reader wait."""
-
-    def at_once(name: str, flags: int) -> int:
-        return os.open(name, flags | os.O_NONBLOCK)
-
-    file = open(path, "rb", opener=at_once)  # noqa: SIM115 -- the caller closes it
-    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-        file.close()
-        raise OSError(errno.EINVAL, "Not a regular file")
-    return file
-
-
-def _read_text(path: Path) -> str:
-    """The text of a small file."""
-    with _open_file(path) as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
-        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
-    return content.decode("utf-8")
-
-
 def _read(kind: type[T], path: Path) -> T | None:
     """The record in a file, None when it is missing or damaged."""
     try:
-        return decode(kind, _read_text(path))
+        return decode(kind, read_text(path))
     except (OSError, ValueError):
         return None
-
-
-def _replace(path: Path, text: str) -> None:
-    """Write a file whole, or raise a RunDirError."""
-    try:
-        _write_whole(path, text)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
-
-
-def _remove(path: Path) -> None:
-    """Remove a file that need not be there."""
-    try:
-        path.unlink(missing_ok=True)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be removed: {error.strerror}") from None
-
-
-def _write_whole(path: Path, text: str) -> None:
-    """Write a file so that no reader ever sees a part of it, not even after a power cut."""
-    staging = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
-    try:
-        with open(staging, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(staging, path)
-    except BaseException:
-        staging.unlink(missing_ok=True)
-        raise
-
-
-def _append(path: Path, line: str) -> None:
-    """Append in a single write, so that lines of two writers do not mix."""
-    try:
-        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
-        descriptor = os.open(path, flags, 0o666)
-        try:
-            os.write(descriptor, line.encode("utf-8"))
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None

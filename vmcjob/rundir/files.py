@@ -1,0 +1,76 @@
+"""Small files: read without waiting, replaced whole, appended to by the line."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from vmcjob.errors import RunDirError
+
+LARGEST = 2**24  # bytes of a file that is read whole; ours have a few thousand
+
+
+def open_file(path: Path) -> BinaryIO:
+    """A file to read; OSError also for what stands in its place and could make a reader wait."""
+
+    def at_once(name: str, flags: int) -> int:
+        return os.open(name, flags | os.O_NONBLOCK)
+
+    file = open(path, "rb", opener=at_once)  # noqa: SIM115 -- the caller closes it
+    if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+        file.close()
+        raise OSError(errno.EINVAL, "Not a regular file")
+    return file
+
+
+def read_text(path: Path) -> str:
+    """The text of a small file."""
+    with open_file(path) as file:
+        content = file.read(LARGEST + 1)
+    if len(content) > LARGEST:
+        raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
+    return content.decode("utf-8")
+
+
+def replace_file(path: Path, text: str) -> None:
+    """Write a file whole, or raise a RunDirError."""
+    try:
+        write_whole(path, text)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def remove_file(path: Path) -> None:
+    """Remove a file that need not be there."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be removed: {error.strerror}") from None
+
+
+def write_whole(path: Path, text: str) -> None:
+    """Write a file so that no reader ever sees a part of it, not even after a power cut."""
+    staging = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
+    try:
+        with open(staging, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(staging, path)
+    except BaseException:
+        staging.unlink(missing_ok=True)
+        raise
+
+
+def append_line(path: Path, line: str) -> None:
+    """Append in a single write, so that lines of two writers do not mix."""
+    try:
+        flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
+        descriptor = os.open(path, flags, 0o666)
+        try:
+            os.write(descriptor, line.encode("utf-8"))
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
