@@ -30,7 +30,10 @@ def heavy_imports(shell: Shell, *arguments: str) -> set[str]:
 
 @pytest.mark.parametrize(
     "command",
-    ["--help", "--version", "submit --help", "status", "validate h.toml", "submit -n h.toml"],
+    [
+        *("--help", "--version", "submit --help", "status", "validate h.toml", "submit -n h.toml"),
+        *("show h2-0000000000", "show --json h2-0000000000"),
+    ],
 )
 def test_the_login_node_imports_nothing_heavy(shell, command):
     """JAX takes seconds, NumPy and Rich a tenth of one each, and status is typed all day."""
@@ -47,6 +50,7 @@ def test_submitting_imports_nothing_heavy(shell):
 def test_help_names_every_command_and_hides_the_machinery(shell):
     done = shell.run("--help")
     commands = ("validate", "submit", "status", "resume", "logs", "cancel", "aggregate", "run")
+    commands += ("show",)
     assert all(f"\n  {command} " in done.stdout for command in commands)
     assert "local-queue" not in done.stdout
     assert "..." not in done.stdout.partition("Commands:")[2]  # no sentence is cut
@@ -61,6 +65,7 @@ def test_help_names_every_command_and_hides_the_machinery(shell):
         ("submit bad.toml", 2, "bad.toml:2:1: "),
         ("status nothing", 4, "no run matches 'nothing' in runs"),
         ("cancel nothing", 4, "no run matches 'nothing' in runs"),
+        ("show nothing", 4, "no run matches 'nothing' in runs"),
         ("logs nothing", 4, "no run matches 'nothing' in runs"),
         ("aggregate nothing", 4, "no run matches 'nothing' in runs"),
         ("run nothing", 4, "nothing: there is no such run"),

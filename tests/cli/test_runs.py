@@ -152,7 +152,7 @@ def test_logs_of_several_runs_are_refused_with_their_names(shell):
         make_run(shell.runs, f"h2-{number:010}", created=float(number))
     done = shell.run("logs", "h2")
     assert done.returncode == 2
-    assert "names 5 runs (h2-0000000000, h2-0000000001, h2-0000000002, ...)" in done.stderr
+    assert "names 5 runs (h2-0000000000, h2-0000000001, h2-0000000002, ...);" in done.stderr
 
 
 def test_a_followed_log_grows_until_the_run_ends(shell):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmcjob.cli.screen import say
-from vmcjob.errors import NotFoundError
+from vmcjob.errors import NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
@@ -77,3 +77,12 @@ def select_runs(
     if not found:
         say(f"no runs in {root}")
     return found
+
+
+def select_run(selector: str, profile: Path | None, runs: Path | None) -> "RunDir":
+    """The one run that the selector names; UsageError if it names several."""
+    found = select_runs([selector], profile, runs)
+    if len(found) > 1:
+        names = ", ".join(run.path.name for run in found[:3]) + (", ..." if found[3:] else "")
+        raise UsageError(f"'{selector}' names {len(found)} runs ({names}); one can be shown")
+    return found[0]

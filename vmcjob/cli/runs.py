@@ -18,6 +18,7 @@ from vmcjob.cli.options import (
     Selector,
     SiteProfile,
     SomeSelectors,
+    select_run,
     select_runs,
 )
 from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put, put_json, put_table, say
@@ -28,7 +29,7 @@ from vmcjob.cli.text import (
     format_energy,
     format_point,
 )
-from vmcjob.errors import NotFoundError, UsageError, VmcJobError, combine
+from vmcjob.errors import NotFoundError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.errors import RunDirError
@@ -107,11 +108,7 @@ def logs(
     ] = False,
 ) -> None:
     """Print what the workers of one run said."""
-    found = select_runs([selector], site, runs)
-    if len(found) > 1:
-        names = ", ".join(run.path.name for run in found[:3]) + (", ..." if found[3:] else "")
-        raise UsageError(f"'{selector}' names {len(found)} runs ({names}); logs shows one")
-    (run,) = found
+    run = select_run(selector, site, runs)
     for piece in _follow_log(run) if follow else run.read_log():
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
@@ -166,13 +163,14 @@ def _cells(row: "Row", is_seed_shown: bool) -> list[Cell]:
 
 def _document(found: "list[Row]") -> dict[str, Any]:  # a JSON document
     """What `status --json` prints."""
+    return {"schema_version": 1, "runs": [row_document(row) for row in found]}
+
+
+def row_document(row: "Row") -> dict[str, Any]:  # a JSON document
+    """How one run is doing."""
     keys = ["run_id", "name", "point", "seed", "state", "message", "phase", "step", "n_steps"]
     keys += ["energy", "error", "acceptance", "steps_per_s", "eta_s", "heartbeat_age_s", "job_id"]
-    lines = [
-        {key: getattr(row, key) for key in keys} | {"run_dir": str(row.run.path.absolute())}
-        for row in found
-    ]
-    return {"schema_version": 1, "runs": lines}
+    return {key: getattr(row, key) for key in keys} | {"run_dir": str(row.run.path.absolute())}
 
 
 def _say_counts(found: "list[Row]") -> None:

@@ -20,7 +20,8 @@ def put(text: str) -> None:
 
 def put_json(document: object, *, is_compact: bool = False) -> None:
     """Data for programs; a number that is not finite becomes null, as JSON demands."""
-    typer.echo(json.dumps(_finite(document), indent=None if is_compact else 2, allow_nan=False))
+    indent = None if is_compact else 2
+    typer.echo(json.dumps(_finite(document), indent=indent, allow_nan=False, default=str))
 
 
 def put_table(columns: list[Column], rows: list[list[Cell]]) -> None:

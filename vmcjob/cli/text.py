@@ -1,6 +1,7 @@
 """How numbers and tables look: pure functions from values to text."""
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -52,6 +53,14 @@ def format_duration(seconds: float | None) -> str:
             rest = whole % length // lower
             return f"{whole // length} {name}" + (f" {rest} {lower_name}" if rest else "")
     return f"{whole} s"
+
+
+def format_time(seconds: object) -> str:
+    """A moment on this machine's clock: 2026-11-21 17:13:40; nothing for what is no moment."""
+    try:
+        return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(str(seconds))))
+    except (ValueError, OverflowError, OSError):
+        return ""
 
 
 def format_point(point: Mapping[str, object]) -> str:

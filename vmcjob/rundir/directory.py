@@ -196,6 +196,13 @@ class RunDir:
         """Say what the environment of the worker's container is."""
         replace_file(self.environment_path, text)
 
+    def read_environment(self) -> str | None:
+        """What the last worker in a container saw of the environment, None without a container."""
+        try:
+            return read_text(self.environment_path)
+        except (OSError, UnicodeDecodeError):
+            return None
+
     def read_heartbeat(self) -> Heartbeat | None:
         """The last sign of life of a worker."""
         return _read(Heartbeat, self.heartbeat_path)
@@ -234,10 +241,13 @@ class RunDir:
     @property
     def has_results(self) -> bool:
         """Whether the store has its root; only the store itself can tell whether it is whole."""
-        try:
-            return parse_object(read_text(self.store_path / "zarr.json")) is not None
-        except (OSError, UnicodeDecodeError):
-            return False
+        return self._read_store() is not None
+
+    def read_provenance(self) -> dict[str, object] | None:
+        """What else decided the numbers, as the results say; None before there are any."""
+        attributes = (self._read_store() or {}).get("attributes")
+        found = attributes.get("provenance") if isinstance(attributes, dict) else None
+        return found if isinstance(found, dict) else None
 
     def append_attempt(self, event: str, **details: object) -> None:
         """Add one line to the history: an event ("start", "end"), who, when, and details."""
@@ -290,6 +300,13 @@ class RunDir:
             file.write(f"pid {os.getpid()} on host {host_name()}\n")
             file.flush()
             yield
+
+    def _read_store(self) -> dict[str, object] | None:
+        """The root of the results, which is JSON; None if there is none."""
+        try:
+            return parse_object(read_text(self.store_path / "zarr.json"))
+        except (OSError, UnicodeDecodeError):
+            return None
 
     def _build(self, record: Record, spec_text: str, start: "RunDir | None") -> None:
         """Fill a directory beside the final place and move it there in one step."""

@@ -1,6 +1,7 @@
 """Where runs are sent: the only room that knows how work is queued, started and taken back."""
 
 from vmcjob.scheduler import slurm
+from vmcjob.scheduler.jobfiles import find_job_logs, find_script
 from vmcjob.scheduler.local import serve
 from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
@@ -15,6 +16,8 @@ __all__ = [
     "Watch",
     "cancel",
     "choose",
+    "find_job_logs",
+    "find_script",
     "look",
     "preview",
     "require_starts",

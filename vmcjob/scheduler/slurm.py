@@ -18,6 +18,7 @@ from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request, wall_time_s
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler import commands, queue
+from vmcjob.scheduler.jobfiles import job_folder
 from vmcjob.scheduler.local import python_command, queue_lock
 from vmcjob.scheduler.receipt import (
     UNUSABLE,
@@ -205,7 +206,7 @@ def _arrays(
     for options, image, runs in chunks:
         number = 1 + max(_number(run) for run in runs)
         name = _job_name(wanted[runs[0]].name, runs, number)
-        folder = root / ".slurm" / name
+        folder = job_folder(root, name)
         yield Array(name, number, folder, runs, options, share or len(runs), image)
 
 

@@ -1,0 +1,160 @@
+"""One run in full: show."""
+
+import shlex
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vmcjob.cli.app import Command, app
+from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
+from vmcjob.cli.runs import row_document
+from vmcjob.cli.screen import draw_table, put, put_json
+from vmcjob.cli.text import Cell, Column, format_energy, format_point, format_time
+from vmcjob.errors import RunDirError, SpecError, VmcJobError, combine
+
+if TYPE_CHECKING:
+    from vmcjob.rundir import Record, RunDir
+    from vmcjob.status import Row
+
+EVENT_COLUMNS = [
+    Column("when"),
+    Column("event"),
+    Column("host", rank=2),
+    Column("pid", "right", rank=1),
+    Column("how", "note"),
+]
+
+
+@app.command(cls=Command)
+def show(
+    selector: Selector, site: SiteProfile = None, runs: RunsRoot = None, as_json: AsJson = False
+) -> None:
+    """Show all about one run: attempts, versions, spec, script."""
+    from vmcjob.scheduler import Watch
+    from vmcjob.status import examine
+
+    run = select_run(selector, site, runs)
+    slurm = Watch()
+    row, record = examine(run, slurm.look([run])), run.read_record()
+    errors: list[VmcJobError] = [slurm.error] if slurm.error else []
+    if as_json:
+        put_json(_document(row, record, errors))
+    else:
+        put("\n\n".join(_sections(row, record, errors)))
+    if errors:
+        raise combine(errors)
+
+
+def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[str, Any]:  # JSON
+    """What `show --json` prints."""
+    from vmcjob.document import Document
+
+    run = row.run
+    outcome, submission, script = run.read_outcome(), run.read_submission(), _read_script(run)
+    environment = run.read_environment()
+    try:
+        spec = Document.parse(run.read_spec_text(), str(run.spec_path)).tables
+    except (RunDirError, SpecError) as error:
+        errors.append(error)
+        spec = None
+    return {
+        "schema_version": 1,
+        **row_document(row),
+        **{key: getattr(record, key) for key in ("source", "created", "vmcjob_version")},
+        "science_sha256": record.science_sha256,
+        "outcome": outcome and asdict(outcome),
+        "submission": submission and asdict(submission),
+        "attempts": run.read_attempts(),
+        "provenance": run.read_provenance(),
+        "spec": spec,
+        "script": script and script[1],
+        "environment": None if environment is None else _variables(environment),
+    }
+
+
+def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterator[str]:
+    """What `show` prints, part by part; what there is not is left out."""
+    run = row.run
+    yield _align(_summary(row, record))
+    if attempts := run.read_attempts():
+        yield f"# attempts\n{_draw_attempts(attempts)}"
+    if provenance := run.read_provenance():
+        yield f"# provenance\n{_align(dict(_flatten(provenance)))}"
+    try:
+        yield f"# {run.spec_path.name}\n{run.read_spec_text().rstrip()}"
+    except RunDirError as error:
+        errors.append(error)
+    if script := _read_script(run):
+        yield f"# script of its job: {script[0]}\n{script[1].rstrip()}"
+    if (environment := run.read_environment()) is not None:
+        yield f"# {run.environment_path.name}\n{environment.rstrip()}"
+
+
+def _summary(row: "Row", record: "Record") -> dict[str, str]:
+    """What the run is and how it is doing."""
+    outcome, step = row.run.read_outcome(), f"{row.step}/{row.n_steps}" if row.n_steps else ""
+    energy = format_energy(row.energy, row.error)
+    return {
+        "run": row.run_id,
+        "state": row.state.lower() + (f": {row.message}" if row.message else ""),
+        "step": step if row.phase in (None, "done") else f"{row.phase} {step}",
+        "energy": energy and f"{energy} hartree",
+        "point": format_point(row.point),
+        "seed": str(row.seed),
+        "job": row.job_id or "",
+        "created": f"{format_time(record.created)}, by vmcjob {record.vmcjob_version}",
+        "ended": format_time(outcome.time) if outcome and not row.state.is_active else "",
+        "spec file": record.source,
+        "directory": str(row.run.path),
+    }
+
+
+def _align(facts: dict[str, str]) -> str:
+    """One line per fact that is known."""
+    known = {name: value for name, value in facts.items() if value}
+    width = max(map(len, known))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in known.items())
+
+
+def _draw_attempts(attempts: list[dict[str, object]]) -> str:
+    """The history as a table."""
+    rows = []
+    for event in attempts:
+        how = (str(event[key]) for key in ("outcome", "message", "how") if event.get(key))
+        rows.append(
+            [
+                Cell(format_time(event.get("time"))),
+                Cell(str(event.get("event", ""))),
+                Cell(str(event.get("host", ""))),
+                Cell(str(event.get("worker_pid") or event.get("pid", ""))),
+                Cell(": ".join(how)),
+            ]
+        )
+    return draw_table(EVENT_COLUMNS, rows)
+
+
+def _flatten(facts: dict[str, object]) -> Iterator[tuple[str, str]]:
+    """Facts in lines: the versions of packages one by one."""
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            yield from _flatten({f"{name}.{key}": inner for key, inner in value.items()})
+        elif value is not None:
+            yield name, str(value)
+
+
+def _read_script(run: "RunDir") -> tuple[Path, str] | None:
+    """Where the script of the run's job is, and its text."""
+    from vmcjob.scheduler import find_script
+
+    path = find_script(run)
+    return None if path is None else (path, path.read_text("utf-8", "replace"))
+
+
+def _variables(environment: str) -> dict[str, str]:
+    """The env file of a container, read as a shell would."""
+    try:
+        pairs = [word.partition("=") for word in shlex.split(environment)]
+    except ValueError:  # edited by hand: a quote is not closed
+        return {}
+    return {name: value for name, _, value in pairs}
