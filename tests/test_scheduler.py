@@ -245,7 +245,7 @@ def test_a_finished_run_that_lost_its_results_is_neither_good_nor_begun_anew(off
     (run,) = list_runs(office.root)
     root = run.store_path / "zarr.json"
     root.unlink() if content is None else root.write_text(content)
-    lost = "its results are missing or damaged; to run it again, move its directory away"
+    lost = "its results are missing or damaged; vmcjob rerun begins it anew"
     (skipped,) = office.submit(plan_runs(1)).skipped
     assert (skipped.reason, examine(run).message) == (f"finished, but {lost}", lost)
 

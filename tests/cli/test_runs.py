@@ -176,3 +176,23 @@ def test_a_followed_log_grows_until_the_run_ends(shell):
             finish(run)
             assert logs.stdout.read() == "last words\n"
             assert logs.wait() == 0
+
+
+def test_rerun_puts_aside_what_has_ended_and_refuses_what_has_not(shell):
+    with busy_slot(shell.runs):
+        shell.run("submit", "h.toml")
+        done = shell.run("rerun", "h")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.count(": queued; cancel it first, or wait\n") == 2
+        shell.run("cancel", "h")
+        for run in list_runs(shell.runs):
+            finish(run)
+        done = shell.run("rerun", "--json", "h")
+        items = json.loads(done.stdout)["submitted"]
+        assert len(items) == 2
+        assert {os.path.dirname(item["put_aside"]) for item in items} == {f"{shell.runs}/.old"}
+        shown = shell.run("show", items[0]["put_aside"])
+        assert "state      finished" in shown.stdout
+        done = shell.run("resume", items[0]["put_aside"])
+        assert done.returncode == 2
+        assert "has been put aside or renamed; it can only be looked at" in done.stderr

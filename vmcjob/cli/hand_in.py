@@ -34,6 +34,7 @@ class Wishes:
     is_local: bool = False
     is_followed: bool = False
     is_dry: bool = False
+    is_anew: bool = False  # from their first step, whatever they have
     as_json: bool = False
 
 
@@ -67,10 +68,10 @@ def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "Receipt":
     say(f"local scheduler: on this machine, {count(n_slots, 'run')} at a time")
     _say_what_only_a_cluster_heeds(plans)
     if wishes.is_dry:
-        receipt = scheduler.preview(place.runs, plans)
+        receipt = scheduler.preview(place.runs, plans, is_anew=wishes.is_anew)
         _show_preview(receipt, plans, wishes.as_json, [])
     else:
-        receipt = scheduler.submit(place.runs, plans, max_parallel=n_slots)
+        receipt = scheduler.submit(place.runs, plans, max_parallel=n_slots, is_anew=wishes.is_anew)
         _show_receipt(receipt, plans, wishes.as_json)
     return receipt
 
@@ -80,13 +81,14 @@ def _submit_to_slurm(plans: "list[Plan]", wishes: Wishes) -> "Receipt":
     from vmcjob.scheduler import slurm
 
     say("slurm scheduler: as jobs of this cluster")
-    place, flags = wishes.place, wishes.flags
+    place, anew = wishes.place, wishes.is_anew
+    request = place.runs, plans, place, wishes.flags, wishes.max_parallel
     if wishes.is_dry:
-        draft = slurm.draft(place.runs, plans, place, flags, wishes.max_parallel)
+        draft = slurm.draft(*request, is_anew=anew)
         receipt = draft.receipt
         _show_preview(receipt, plans, wishes.as_json, draft.arrays)
     else:
-        receipt = slurm.submit(place.runs, plans, place, flags, wishes.max_parallel)
+        receipt = slurm.submit(*request, is_anew=anew)
         _show_receipt(receipt, plans, wishes.as_json)
     return receipt
 
@@ -129,6 +131,9 @@ def _show_receipt(receipt: "Receipt", plans: "list[Plan]", as_json: bool) -> Non
         for run_id, task in tasks.items()
     ]
     put_table(columns, rows)
+    for item in receipt.submitted:
+        if item.aside is not None:
+            say(f"put aside: {_relative(item.aside.path)}", "dim")
 
 
 def _show_preview(
@@ -179,6 +184,7 @@ def _document(receipt: "Receipt") -> dict[str, Any]:  # a JSON document
     """What `submit --json` prints."""
     submitted = [
         {"run_id": item.run_id, "job_id": item.job_id, "run_dir": str(item.run.path.absolute())}
+        | ({"put_aside": str(item.aside.path.absolute())} if item.aside else {})
         for item in receipt.submitted
     ]
     skipped = [

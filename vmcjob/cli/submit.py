@@ -1,4 +1,4 @@
-"""From specs to runs: submit, and resume what has stopped half-way."""
+"""From specs to runs: submit, resume what has stopped half-way, rerun what has ended."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from vmcjob.cli.options import (
     select_runs,
 )
 from vmcjob.cli.specs import read_plans
+from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan
@@ -143,11 +144,80 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
         is_dry=is_dry,
         as_json=as_json,
     )
+    _hand_in_again(select_runs(selectors, site, runs), wishes)
+
+
+@app.command(cls=Command)
+def rerun(  # noqa: PLR0913 -- a command has as many parameters as options
+    selectors: SomeSelectors,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    is_local: IsLocal = False,
+    max_parallel: MaxParallel = None,
+    is_followed: IsFollowed = False,
+    as_json: AsJson = False,
+    is_dry: IsDry = False,
+    partition: Partition = None,
+    account: Account = None,
+    qos: Qos = None,
+    time: WallTime = None,
+    mem: Memory = None,
+    gres: Gres = None,
+    constraint: Constraint = None,
+    extra: Extra = None,
+) -> None:
+    """Begin runs anew, from their first step.
+
+    What they had is put aside, whole, in a directory below .old of the runs root. Their own
+    directories say what they compute. Runs that are queued or running are refused.
+    """
+    from vmcjob.resources import Request
+
+    place = resolve_site(site, runs)
+    wishes = Wishes(
+        place,
+        _where(site, runs),
+        flags=Request(
+            partition=partition,
+            account=account,
+            qos=qos,
+            time=time,
+            mem=mem,
+            gres=gres,
+            constraint=constraint,
+            extra=tuple(extra or ()),
+        ),
+        max_parallel=max_parallel,
+        is_local=is_local,
+        is_followed=is_followed,
+        is_dry=is_dry,
+        is_anew=True,
+        as_json=as_json,
+    )
+    chosen = select_runs(selectors, site, runs)
+    _refuse_active(chosen)
+    _hand_in_again(chosen, wishes)
+
+
+def _refuse_active(chosen: "list[RunDir]") -> None:
+    """UsageError if something will still happen to one of the runs."""
+    from vmcjob import scheduler
+    from vmcjob.status import examine
+
+    queue = scheduler.look(chosen)
+    rows = [examine(run, queue) for run in chosen]
+    if active := [row for row in rows if row.state.is_active]:
+        words = (f"{row.run_id}: {row.state.lower()}; cancel it first, or wait" for row in active)
+        raise UsageError("\n".join(words))
+
+
+def _hand_in_again(chosen: "list[RunDir]", wishes: Wishes) -> None:
+    """Hand runs in as their own directories describe them, each in its own runs root."""
     folders: dict[Path, list[Plan]] = {}
-    for run in select_runs(selectors, site, runs):
+    for run in chosen:
         folders.setdefault(run.path.absolute().parent, []).append(_plan_again(run))
     for folder, plans in folders.items():
-        hand_in(plans, replace(wishes, place=replace(place, runs=folder)))
+        hand_in(plans, replace(wishes, place=replace(wishes.place, runs=folder)))
 
 
 def _plan_again(run: "RunDir") -> "Plan":
@@ -156,6 +226,9 @@ def _plan_again(run: "RunDir") -> "Plan":
     from vmcjob.spec import load_resolved
 
     record = run.read_record()
+    if record.run_id != run.path.name:
+        words = f"was {record.run_id} and has been put aside or renamed; it can only be looked at"
+        raise UsageError(f"{run.path}: {words}")
     spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     task = Task(record.run_id, record.name, record.point, record.seed, spec, record.science_sha256)
     return Plan(record.source, (task,))

@@ -36,7 +36,8 @@ from vmcjob.rundir.records import (
 
 T = TypeVar("T")
 
-RESULTS_LOST = "its results are missing or damaged; to run it again, move its directory away"
+RESULTS_LOST = "its results are missing or damaged; vmcjob rerun begins it anew"
+OLD = ".old"
 _RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
 
@@ -113,18 +114,49 @@ class RunDir:
 
     @classmethod
     def create(
-        cls, root: Path, record: Record, spec_text: str, start: "RunDir | None" = None
+        cls, root: Path, record: Record, spec_text: str, start: Path | None = None
     ) -> "RunDir":
         """The run's directory below `root`, made whole or not at all; an existing one is kept.
 
-        A directory of that name that holds another run, or no run, is refused. From `start` comes
-        what it begins with, copied: a run reads its own directory only.
+        A directory of that name that holds another run, or no run, is refused. `start` are the
+        results that it begins with, copied: a run reads its own directory only.
         """
         run_dir = cls(root / record.run_id)
         if not run_dir.exists:
-            run_dir._build(record, spec_text, start)
+            try:
+                run_dir._build(record, spec_text, start)
+            except OSError as error:
+                # Somebody else may have been faster; then theirs is as good as ours.
+                if not run_dir.exists:
+                    reason = f"cannot be made: {error.strerror}"
+                    raise RunDirError(f"{run_dir.path}: {reason}") from None
         run_dir.require(record)
         return run_dir
+
+    def start_over(self, record: Record, spec_text: str) -> "RunDir":
+        """Begin anew from the same start; the old directory is put aside, whole, and returned.
+
+        RunDirError, and all is as it was, if somebody works on the run.
+        """
+        number = 1 + max((int(run.path.suffix[1:]) for run in self.earlier), default=0)
+        aside = RunDir(self.path.parent / OLD / f"{self.path.name}.{number}")
+        start = self.start_path if self.start_path.exists() else None
+        try:
+            aside.path.parent.mkdir(exist_ok=True)
+            self._build(record, spec_text, start, aside.path)
+        except OSError as error:
+            raise RunDirError(f"{self.path}: cannot be begun anew: {error.strerror}") from None
+        return aside
+
+    @property
+    def earlier(self) -> "list[RunDir]":
+        """What was put aside of this run, oldest first."""
+        found = [
+            RunDir(path)
+            for path in (self.path.parent / OLD).glob("*")
+            if path.stem == self.path.name and path.suffix[1:].isdecimal()
+        ]
+        return sorted(found, key=lambda run: int(run.path.suffix[1:]))
 
     @classmethod
     def open(cls, path: Path) -> "RunDir":
@@ -308,8 +340,13 @@ class RunDir:
         except (OSError, UnicodeDecodeError):
             return None
 
-    def _build(self, record: Record, spec_text: str, start: "RunDir | None") -> None:
-        """Fill a directory beside the final place and move it there in one step."""
+    def _build(
+        self, record: Record, spec_text: str, start: Path | None, aside: Path | None = None
+    ) -> None:
+        """Fill a directory beside the final place and move it there in one step.
+
+        What is in that place goes aside first, unless somebody works on it.
+        """
         root, name = self.path.parent, self.path.name
         staging = RunDir(root / f".{name}.{os.urandom(4).hex()}")
         try:
@@ -317,12 +354,11 @@ class RunDir:
             write_whole(staging.spec_path, spec_text)
             write_whole(staging.record_path, encode(record))
             if start is not None:
-                shutil.copytree(start.store_path, staging.start_path, ignore=_snapshots)
+                shutil.copytree(start, staging.start_path, ignore=_snapshots)
+            if aside is not None:
+                with self.lock():
+                    os.rename(self.path, aside)
             os.rename(staging.path, self.path)
-        except OSError as error:
-            # Somebody else may have been faster; then theirs is as good as ours.
-            if not self.exists:
-                raise RunDirError(f"{self.path}: cannot be made: {error.strerror}") from None
         finally:
             shutil.rmtree(staging.path, ignore_errors=True)
 

@@ -17,6 +17,7 @@ class Submitted:
     run: RunDir
     run_id: str
     job_id: str | None
+    aside: RunDir | None = None  # where its results of before are, if it begins anew
 
 
 @dataclass(frozen=True)
@@ -47,9 +48,11 @@ class Cancelled:
     result: str
 
 
-def reason_to_skip(found: Row) -> str | None:
-    """Why a run in this state is not submitted again; None when it is."""
+def reason_to_skip(found: Row, is_anew: bool = False) -> str | None:
+    """Why a run in this state is not submitted again, or not to begin anew; None when it is."""
     match found.state:
+        case State.FINISHED | State.DIVERGED if is_anew:
+            return None
         case State.FINISHED:
             return f"finished, but {found.message}" if found.message else "finished"
         case State.QUEUED:

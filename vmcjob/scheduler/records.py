@@ -9,6 +9,7 @@ from vmcjob.errors import UsageError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import Outcome, Record, RunDir
 from vmcjob.spec import dump_spec
+from vmcjob.status import State, examine
 
 
 def distinct(plans: Sequence[Plan]) -> dict[str, tuple[str, Task]]:
@@ -47,11 +48,15 @@ def require_starts(root: Path, plans: Sequence[Plan]) -> None:
 def create_run(root: Path, source: str, task: Task) -> RunDir:
     """The directory of a run, with what it starts from."""
     origin = task.spec.train.start_from
-    start = RunDir(root / origin) if origin else None
+    start = RunDir(root / origin).store_path if origin else None
     return RunDir.create(root, make_record(source, task), dump_spec(task.spec), start)
 
 
-def write_spec(run: RunDir, text: str) -> None:
-    """Record the spec's present resources: the science is the same."""
-    if text != run.read_spec_text():
+def prepare(run: RunDir, source: str, task: Task, is_anew: bool) -> RunDir | None:
+    """Make a run's directory ready for its next attempt; what was put aside, if it is its first."""
+    text = dump_spec(task.spec)
+    if is_anew and examine(run).state is not State.NEW:
+        return run.start_over(make_record(source, task), text)
+    if text != run.read_spec_text():  # other resources: the science is the same
         run.write_spec_text(text)
+    return None

@@ -23,8 +23,7 @@ from vmcjob.scheduler.receipt import (
     Submitted,
     reason_to_skip,
 )
-from vmcjob.scheduler.records import create_run, distinct, make_record, write_spec
-from vmcjob.spec import dump_spec
+from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.status import State, examine
 
 
@@ -37,7 +36,7 @@ def choose(scheduler: str, is_local: bool) -> str:
     return "local"
 
 
-def preview(root: Path, plans: Sequence[Plan]) -> Receipt:
+def preview(root: Path, plans: Sequence[Plan], *, is_anew: bool = False) -> Receipt:
     """What `submit` would do now; writes nothing."""
     submitted: list[Submitted] = []
     skipped: list[Skipped] = []
@@ -48,7 +47,7 @@ def preview(root: Path, plans: Sequence[Plan]) -> Receipt:
         try:
             if run.exists:
                 run.require(make_record(source, task))
-                reason = reason_to_skip(examine(run))
+                reason = reason_to_skip(examine(run), is_anew)
         except RunDirError as error:
             skipped.append(Skipped(run, run_id, UNUSABLE, error))
             continue
@@ -65,10 +64,12 @@ def submit(
     *,
     max_parallel: int,
     worker_command: Sequence[str] | None = None,
+    is_anew: bool = False,
 ) -> Receipt:
     """Have the plans' runs worked on by this machine, at most `max_parallel` at a time.
 
-    Finished, running, queued and diverged runs are left alone; all others start or continue.
+    Finished, running, queued and diverged runs are left alone; all others start or continue. With
+    `is_anew`, what has ended begins from its start, and its directory of before is put aside.
     `worker_command` gets the run directory as its last argument, `vmcjob run` by default.
     """
     root = root.absolute()
@@ -79,7 +80,7 @@ def submit(
         if not RunDir(root / run_id).exists:
             create_run(root, source, task)
     with queue_lock(root):
-        plan = preview(root, plans)
+        plan = preview(root, plans, is_anew=is_anew)
         if not plan.submitted:
             return plan
         command = worker_command or [*python_command(), "run"]
@@ -89,11 +90,12 @@ def submit(
             job_id = f"local-{launcher.pid}"
             for item in plan.submitted:
                 try:
-                    _hand_over(item.run, tasks[item.run_id][1], job_id, launcher.pid)
+                    aside = prepare(item.run, *tasks[item.run_id], is_anew)
+                    _hand_over(item.run, job_id, launcher.pid)
                 except RunDirError as error:
                     unusable.append(Skipped(item.run, item.run_id, UNUSABLE, error))
                 else:
-                    submitted.append(Submitted(item.run, item.run_id, job_id))
+                    submitted.append(Submitted(item.run, item.run_id, job_id, aside))
             runs = tuple(item.run.path for item in submitted)
             give_order(launcher, Order(runs, max_parallel, tuple(command)), root)
         except BaseException:
@@ -136,9 +138,8 @@ def _refuse_what_needs_a_cluster(task: Task) -> None:
         )
 
 
-def _hand_over(run: RunDir, task: Task, job_id: str, launcher_pid: int) -> None:
-    """Record who will run it, and the spec's present resources: the science is the same."""
-    write_spec(run, dump_spec(task.spec))
+def _hand_over(run: RunDir, job_id: str, launcher_pid: int) -> None:
+    """Record who will run it."""
     launcher = Process.of_pid(launcher_pid)
     run.clear_cancellation()
     run.write_submission(

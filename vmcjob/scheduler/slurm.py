@@ -28,10 +28,9 @@ from vmcjob.scheduler.receipt import (
     Submitted,
     reason_to_skip,
 )
-from vmcjob.scheduler.records import create_run, distinct, make_record, write_spec
+from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.scheduler.script import Options, load_submitit, render
 from vmcjob.site import Site
-from vmcjob.spec import dump_spec
 from vmcjob.status import Queue, examine
 from vmcjob.supervisor import Supervisor
 
@@ -99,7 +98,13 @@ class Draft:
 
 
 def draft(
-    root: Path, plans: Sequence[Plan], site: Site, flags: Request, max_parallel: int | None
+    root: Path,
+    plans: Sequence[Plan],
+    site: Site,
+    flags: Request,
+    max_parallel: int | None,
+    *,
+    is_anew: bool = False,
 ) -> Draft:
     """Look at everything and decide; writes nothing, and works without SLURM."""
     root = root.absolute()
@@ -116,7 +121,7 @@ def draft(
         try:
             if run.exists:
                 run.require(make_record(source, task))
-                reason = reason_to_skip(examine(run, seen))
+                reason = reason_to_skip(examine(run, seen), is_anew)
         except RunDirError as error:
             skipped.append(Skipped(run, run.path.name, UNUSABLE, error))
             continue
@@ -130,7 +135,13 @@ def draft(
 
 
 def submit(
-    root: Path, plans: Sequence[Plan], site: Site, flags: Request, max_parallel: int | None
+    root: Path,
+    plans: Sequence[Plan],
+    site: Site,
+    flags: Request,
+    max_parallel: int | None,
+    *,
+    is_anew: bool = False,
 ) -> Receipt:
     """Give SLURM what is not finished, running or queued; each run is recorded before its job is.
 
@@ -138,20 +149,24 @@ def submit(
     seen it, a run that the next submission takes up.
     """
     root = root.absolute()
-    preflight(draft(root, plans, site, flags, max_parallel).arrays)
+    preflight(draft(root, plans, site, flags, max_parallel, is_anew=is_anew).arrays)
     tasks = distinct(plans)
     for run_id, (source, task) in tasks.items():
         if not RunDir(root / run_id).exists:
             create_run(root, source, task)
     with queue_lock(root):
-        planned = draft(root, plans, site, flags, max_parallel)
+        planned = draft(root, plans, site, flags, max_parallel, is_anew=is_anew)
         job_ids: dict[RunDir, str] = {}
+        aside: dict[RunDir, RunDir | None] = {}
         now = time.time()
         for array in planned.arrays:
             for run in array.runs:
-                write_spec(run, dump_spec(tasks[run.path.name][1].spec))
+                aside[run] = prepare(run, *tasks[run.path.name], is_anew)
             job_ids |= _send(array, now)
-    submitted = tuple(replace(item, job_id=job_ids[item.run]) for item in planned.receipt.submitted)
+    submitted = tuple(
+        replace(item, job_id=job_ids[item.run], aside=aside[item.run])
+        for item in planned.receipt.submitted
+    )
     return Receipt(submitted, planned.receipt.skipped)
 
 
@@ -216,8 +231,9 @@ def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]
 
 
 def _number(run: RunDir) -> int:
-    submission = run.read_submission()
-    return submission.number if submission else 0
+    """How many times SLURM was given the run, as far as anybody knows."""
+    submissions = [known.read_submission() for known in (run, *run.earlier)]
+    return max((submission.number for submission in submissions if submission), default=0)
 
 
 def _job_name(name: str, runs: Sequence[RunDir], number: int) -> str:
