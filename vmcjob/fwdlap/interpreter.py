@@ -82,8 +82,10 @@ def interpret(closed: Any, inputs: Sequence[Value]) -> list[Value]:
     def read(atom: Any) -> Value:
         return atom.val if isinstance(atom, jex.Literal) else env[atom]
 
+    tables = behind_tables(jaxpr)
     for eqn in jaxpr.eqns:
-        outputs = apply(eqn, [read(atom) for atom in eqn.invars])
+        inputs = [read(atom) for atom in eqn.invars]
+        outputs = fold(eqn, inputs) if is_foldable(eqn, inputs, tables) else apply(eqn, inputs)
         env.update(zip(eqn.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
@@ -96,10 +98,13 @@ def apply(eqn: Any, inputs: list[Value]) -> list[Value]:
         return RULES.get(eqn.primitive.name, RULES["*"])(eqn, inputs)
     if eqn.primitive.name in ("jit", "pjit"):
         return RULES["jit"](eqn, inputs)
-    if _is_foldable(eqn, inputs):
-        with jax.ensure_compile_time_eval():
-            return bind(eqn, inputs)
     return bind(eqn, inputs)
+
+
+def fold(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Evaluate one equation while tracing."""
+    with jax.ensure_compile_time_eval():
+        return bind(eqn, inputs)
 
 
 def is_known(value: Value) -> bool:
@@ -107,17 +112,38 @@ def is_known(value: Value) -> bool:
     return not isinstance(value, (Node, Tracer))
 
 
-def _is_foldable(eqn: Any, inputs: list[Value]) -> bool:
-    """Whether an equation computes a small integer or boolean table from known ones."""
+def is_foldable(eqn: Any, inputs: list[Value], tables: set[Any]) -> bool:
+    """Whether an equation computes, of known inputs, something small that tables are made from."""
+    atoms = (*eqn.invars, *eqn.outvars)
     return (
         not eqn.effects
+        and any(atom in tables for atom in eqn.outvars)
         and all(is_known(value) for value in inputs)
-        and all(_is_small_table(v.aval) for v in (*eqn.invars, *eqn.outvars))
+        and all(_size(atom.aval) <= MAX_FOLDED for atom in atoms)
     )
 
 
-def _is_small_table(aval: Any) -> bool:
-    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
-    if shape is None or not isinstance(dtype, np.dtype):
-        return False
-    return dtype.kind in "iub" and int(np.prod(shape)) <= MAX_FOLDED
+def behind_tables(jaxpr: Any) -> set[Any]:
+    """The variables that hold integers or booleans, and those from which these are computed.
+
+    `jnp.triu_indices`, say, finds its integers in a matrix of floating-point ones.
+    """
+    found: set[Any] = set()
+    for eqn in reversed(jaxpr.eqns):
+        if any(atom in found or _is_table(atom.aval) for atom in eqn.outvars):
+            found.update(variables((*eqn.invars, *eqn.outvars)))
+    return found
+
+
+def variables(atoms: Sequence[Any]) -> list[Any]:
+    """The atoms that are no literals."""
+    return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
+
+
+def _is_table(aval: Any) -> bool:
+    dtype = getattr(aval, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.kind in "iub"
+
+
+def _size(aval: Any) -> int:
+    return int(np.prod(getattr(aval, "shape", ()), dtype=np.int64))
