@@ -4,11 +4,10 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
-import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
-from vmcjob.fwdlap.interpreter import open_jaxpr
+from vmcjob.fwdlap.interpreter import open_jaxpr, variables
 
 # What is live between equations, before XLA fuses most of it away. On a CPU the budget keeps
 # the Jacobians of a chunk near the cores' caches; on an accelerator it only bounds memory.
@@ -54,10 +53,11 @@ def peak_bytes(fun: Callable[..., Any], walkers: Any) -> int:
     """The most bytes alive at once between the equations of `fun` for one of the walkers."""
     one = jax.ShapeDtypeStruct(jnp.shape(walkers)[1:], jnp.result_type(walkers))
     jaxpr, _ = open_jaxpr(jax.make_jaxpr(fun)(one))
-    last: dict[Any, int] = {}
-    for i, eqn in enumerate(jaxpr.eqns):
-        last.update({atom: i for atom in eqn.invars if not isinstance(atom, jex.Literal)})
-    last.update({atom: len(jaxpr.eqns) for atom in jaxpr.outvars if atom in last})
+    # What no output needs, XLA drops: it has no last use.
+    last = {atom: len(jaxpr.eqns) for atom in variables(jaxpr.outvars)}
+    for i, eqn in reversed([*enumerate(jaxpr.eqns)]):
+        if any(atom in last for atom in eqn.outvars):
+            last.update({atom: i for atom in variables(eqn.invars) if atom not in last})
     expiring: dict[int, list[Any]] = {}
     for atom, i in last.items():
         expiring.setdefault(i, []).append(atom)
