@@ -1,15 +1,20 @@
-"""Equations that hold a jaxpr of their own: jit, remat, custom derivatives."""
+"""Equations that stand for others: jit, remat, custom derivatives, and shorthands."""
 
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
+import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
+import numpy as np
+from jax import lax
 
 from vmcjob.fwdlap.generic import by_jvp_of_jvp
-from vmcjob.fwdlap.interpreter import bind, interpret, open_jaxpr, rule_for
+from vmcjob.fwdlap.interpreter import interpret, open_jaxpr, rule_for
 from vmcjob.fwdlap.linalg import is_slogdet, slogdet
-from vmcjob.fwdlap.node import Node, Value, is_inexact
-from vmcjob.fwdlap.pointwise import by_two_jvps
+from vmcjob.fwdlap.node import Value, is_inexact
+from vmcjob.fwdlap.pointwise import by_one_operand
 
 
 @rule_for("jit", "pjit", "remat2", "checkpoint", "closed_call", "core_call")
@@ -31,9 +36,36 @@ def by_the_custom_rule(eqn: Any, inputs: list[Value]) -> list[Value]:
     node = inputs[0]
     if len(inputs) == 1 and is_slogdet(eqn) and not jnp.iscomplexobj(node.primal):
         return slogdet(eqn, node)
-    if len(inputs) == 1 and isinstance(node, Node) and is_elementwise(eqn):
-        return by_two_jvps(lambda x: bind(eqn, [x])[0], node)
-    return by_jvp_of_jvp(eqn, inputs)
+    return by_one_operand(eqn, inputs) if is_elementwise(eqn) else by_jvp_of_jvp(eqn, inputs)
+
+
+def _split(x: jax.Array, *, sizes: Sequence[int], axis: int) -> list[jax.Array]:
+    stops = np.cumsum(sizes)
+    return [
+        lax.slice_in_dim(x, stop - n, stop, axis=axis) for n, stop in zip(sizes, stops, strict=True)
+    ]
+
+
+def _stack(*xs: jax.Array, axis: int) -> list[jax.Array]:
+    return [lax.concatenate([lax.expand_dims(x, [axis]) for x in xs], axis)]
+
+
+def _unstack(x: jax.Array, *, axis: int) -> list[jax.Array]:
+    return [lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis])]
+
+
+SHORTHANDS: dict[str, Callable[..., list[jax.Array]]] = {
+    "split": _split,
+    "stack": _stack,
+    "unstack": _unstack,
+}
+
+
+@rule_for(*SHORTHANDS)
+def spell_out(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """A shorthand is the equations it saves, whose rules keep what is sparse."""
+    spelt = partial(SHORTHANDS[eqn.primitive.name], **eqn.params)
+    return interpret(jax.make_jaxpr(spelt)(*[v.aval for v in eqn.invars]), inputs)
 
 
 # Primitives that act on each element alone as long as all their operands have one shape.
@@ -49,13 +81,14 @@ ELEMENTWISE = frozenset(
 
 
 def is_elementwise(eqn: Any) -> bool:
-    """Whether a call of one array maps each element to one element of the output."""
+    """Whether a call maps each element to one of its only output; operands may be scalars."""
     avals = [v.aval for v in (*eqn.invars, *eqn.outvars)]
-    if len(avals) != 2 or avals[0].shape != avals[1].shape:
+    shape = avals[-1].shape
+    if len(eqn.outvars) != 1 or any(aval.shape not in ((), shape) for aval in avals):
         return False
     if any(jnp.issubdtype(aval.dtype, jnp.complexfloating) for aval in avals):
         return False
-    return is_inexact(avals[0]) and _is_elementwise_body(eqn.params["call_jaxpr"], avals[0].shape)
+    return is_inexact(avals[-1]) and _is_elementwise_body(eqn.params["call_jaxpr"], shape)
 
 
 def _is_elementwise_body(closed: Any, shape: tuple[int, ...]) -> bool:

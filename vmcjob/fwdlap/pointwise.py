@@ -74,6 +74,20 @@ def elementwise(eqn: Any, inputs: list[Value]) -> list[Value]:
     return [chain(node, out, *closed_form(node.primal, out))]
 
 
+@rule_for("pow", "atan2", "rem", "clamp", "igamma", "igammac", "zeta", "polygamma")
+def by_one_operand(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Element by element where one operand alone is differentiated, and is not spread out."""
+    live = [i for i, value in enumerate(inputs) if isinstance(value, Node)]
+    node = inputs[live[0]]
+    if len(live) > 1 or node.primal.shape != eqn.outvars[0].aval.shape:
+        return by_jvp_of_jvp(eqn, inputs)
+
+    def along(x: jax.Array) -> jax.Array:
+        return bind(eqn, [*inputs[: live[0]], x, *inputs[live[0] + 1 :]])[0]
+
+    return by_two_jvps(along, node)
+
+
 @rule_for("integer_pow")
 def integer_pow(eqn: Any, inputs: list[Value]) -> list[Value]:
     """x^n with n known: n x^(n-1) and n (n-1) x^(n-2)."""

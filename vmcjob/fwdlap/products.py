@@ -91,6 +91,19 @@ def reduce_sum(eqn: Any, inputs: list[Value]) -> list[Value]:
     return [make_node(out, merge([settle(b, out.shape) for b in blocks]), laplacian)]
 
 
+@rule_for("reduce_max", "reduce_min")
+def reduce_to_extremum(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """The derivatives of the extreme element; of several, their mean, as JAX has it."""
+    (node,) = inputs
+    shape, axes = node.primal.shape, tuple(eqn.params["axes"])
+    out = bind(eqn, [node.primal])[0]
+    extreme = (node.primal == jnp.expand_dims(out, axes)).astype(out.dtype)
+    weight = extreme / jnp.sum(extreme, axis=axes, keepdims=True)
+    laplacian = None if node.laplacian is None else jnp.sum(weight * node.laplacian, axis=axes)
+    blocks = [_sum_block(scale(block, weight), shape, axes) for block in node.blocks]
+    return [make_node(out, merge([settle(b, out.shape) for b in blocks]), laplacian)]
+
+
 def _sum_block(block: Block, shape: Axes, axes: Axes) -> Block:
     window = block.window
     if window is not None:

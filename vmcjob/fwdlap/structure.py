@@ -294,18 +294,20 @@ def rearrange(eqn: Any, inputs: list[Value]) -> list[Value]:
     """Any other motion of elements: the index table goes through the same equation."""
     node, *rest = inputs
     rest_is_plain = not any(isinstance(value, Node) for value in rest)
-    if not isinstance(node, Node) or not rest_is_plain or not all(map(is_known, rest)):
+    # Where elements go, which must be known here, does not hang on what is padded with.
+    places = [np.zeros((), eqn.invars[0].aval.dtype)] if eqn.primitive.name == "pad" else rest
+    if not isinstance(node, Node) or not rest_is_plain or not all(map(is_known, places)):
         return differentiate_once(lambda *arrays: bind(eqn, arrays), inputs)
 
     def apply(array: Any) -> Any:
-        return bind(eqn, [array, *rest])[0]
+        return bind(eqn, [array, *places])[0]
 
     def linear(tangent: Any) -> Any:
         return jax.jvp(apply, (node.primal,), (tangent,))[1]
 
     moved = [_rearranged(block, node.primal, apply, linear) for block in node.blocks]
     laplacian = None if node.laplacian is None else linear(node.laplacian)
-    return [make_node(apply(node.primal), moved, laplacian)]
+    return [make_node(bind(eqn, [node.primal, *rest])[0], moved, laplacian)]
 
 
 def _rearranged(block: Block, like: Any, apply: Any, linear: Any) -> Block:
