@@ -132,7 +132,9 @@ def extremum(eqn: Any, inputs: list[Value]) -> list[Value]:
     out = bind(eqn, [x, y])[0]
     if jnp.iscomplexobj(out):
         return by_jvp_of_jvp(eqn, inputs)
-    weight_a = 0.5 * ((out == x).astype(out.dtype) + (out != y).astype(out.dtype))
+    high, low = (x, y) if eqn.primitive.name == "max" else (y, x)
+    # Not out == x: XLA may compute x once more for this, and round it differently.
+    weight_a = 0.5 * ((high > low).astype(out.dtype) + (high >= low).astype(out.dtype))
     blocks, laplacian = [], None
     for value, weight in ((a, weight_a), (b, 1 - weight_a)):
         blocks += [scale(block, weight) for block in blocks_of(value)]
