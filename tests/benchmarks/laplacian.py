@@ -23,6 +23,7 @@ from tests.fwdlap.networks import (
     PAPER,
     SMALL,
     Molecule,
+    Size,
     hydrogen_chain,
     initial_walkers,
 )
@@ -30,6 +31,8 @@ from vmcjob import fwdlap
 
 LogPsi = Callable[[jax.Array], jax.Array]
 Method = Callable[[LogPsi, jax.Array], jax.Array]
+
+SIZES = {"small": SMALL, "paper": PAPER}
 
 
 def kinetic(laplacian: jax.Array, gradient: jax.Array) -> jax.Array:
@@ -134,7 +137,7 @@ class Run:
 def measure(name: str, molecule: Molecule, args: argparse.Namespace) -> dict[str, Run]:
     """Compile every method, then take turns."""
     init, network = NETWORKS[name]
-    params = init(jax.random.key(0), molecule, {"small": SMALL, "paper": PAPER}[args.size])
+    params = init(jax.random.key(0), molecule, SIZES[args.size])
     walkers = initial_walkers(jax.random.key(1), molecule, args.walkers)
 
     def log_psi(p: Any, r: jax.Array) -> jax.Array:
@@ -180,14 +183,18 @@ def equilibrate(log_psi: LogPsi, walkers: jax.Array, n_steps: int = 100) -> jax.
     return jax.jit(lambda r: jax.lax.scan(step, r, keys)[0])(walkers)
 
 
-def accuracy(name: str, molecule: Molecule, args: argparse.Namespace) -> None:
-    """Relative errors in float32 against float64 jvp-of-grad, same parameters and walkers."""
+def relative_errors(
+    name: str, size: Size, n_walkers: int, chosen: dict[str, Method]
+) -> dict[str, np.ndarray]:
+    """Of N2's local kinetic energies in float32, one per walker, against float64 jvp-of-grad.
+
+    Same parameters, and same walkers, drawn from the network's own density.
+    """
     init, network = NETWORKS[name]
-    params = init(jax.random.key(0), molecule, {"small": SMALL, "paper": PAPER}[args.size])
-    walkers = initial_walkers(jax.random.key(1), molecule, args.walkers)
+    molecule = nitrogen()
+    params = init(jax.random.key(0), molecule, size)
+    walkers = initial_walkers(jax.random.key(1), molecule, n_walkers)
     walkers = equilibrate(lambda r: network(params, molecule, r), walkers)
-    chosen = {k: m for k, m in methods(with_hessian=False).items() if " by " not in k}
-    del chosen["forward"]
 
     def energies(method: Method, world: Any, r: jax.Array) -> np.ndarray:
         def log_psi(w: Any, x: jax.Array) -> jax.Array:
@@ -201,8 +208,14 @@ def accuracy(name: str, molecule: Molecule, args: argparse.Namespace) -> None:
     with jax.enable_x64(True):
         double = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), host)
         exact = energies(by_jvp_of_grad, *double)
-    for key, values in found.items():
-        error = np.abs(values - exact) / np.abs(exact)
+    return {key: np.abs(values - exact) / np.abs(exact) for key, values in found.items()}
+
+
+def report_accuracy(name: str, args: argparse.Namespace) -> None:
+    """One row per method: median and 95th percentile of the relative errors."""
+    chosen = {k: m for k, m in methods(with_hessian=False).items() if " by " not in k}
+    del chosen["forward"]
+    for key, error in relative_errors(name, SIZES[args.size], args.walkers, chosen).items():
         print(f"| {name} | {key} | {np.median(error):.1e} | {np.percentile(error, 95):.1e} |")
 
 
@@ -211,7 +224,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--network", nargs="+", default=list(NETWORKS))
     parser.add_argument("--electrons", nargs="+", type=int, default=[2, 4, 10])
-    parser.add_argument("--size", choices=["small", "paper"], default="small")
+    parser.add_argument("--size", choices=list(SIZES), default="small")
     parser.add_argument("--walkers", type=int, default=64)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--methods", nargs="+", help="columns beside forward and vmcjob")
@@ -221,7 +234,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if args.accuracy:
         print("| network | method | median | 95 % |\n|---|---|---|---|")
         for name in args.network:
-            accuracy(name, nitrogen(), args)
+            report_accuracy(name, args)
         return
     print("| network | electrons | method | ms | / vmcjob | / forward | compile s | temp MiB |")
     print("|---|---|---|---|---|---|---|---|")
