@@ -1,6 +1,7 @@
 """Fixtures that several rooms share."""
 
 import os
+import tempfile
 from collections.abc import Iterator
 
 import jax
@@ -11,6 +12,30 @@ from tests.runs import Programs
 # JAX's own derivatives of determinants, which tests compare with, run batches of triangular solves;
 # with fewer threads than such batches, XLA:CPU deadlocks. XLA sizes its pool by this variable.
 os.environ.setdefault("NPROC", "8")
+
+# Workers compile the same programs again and again. Only they share what they compiled: a test that
+# compiles in its own process has programs of its own.
+jax.config.update("jax_enable_compilation_cache", False)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """How thorough the tests are that have no natural end."""
+    parser.addoption("--kills", type=int, default=2, help="SIGKILLs for each kind of run")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Give all workers of one session a place for compiled programs; pytest-xdist hands it on."""
+    if not hasattr(config, "workerinput"):
+        folder = tempfile.TemporaryDirectory(prefix="vmcjob-compiled-", ignore_cleanup_errors=True)
+        config.add_cleanup(folder.cleanup)
+        os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+
+
+@pytest.fixture
+def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Workers that compile, for tests about just that."""
+    monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")
 
 
 @pytest.fixture

@@ -93,6 +93,7 @@ def last_beat(run: RunDir, worker: subprocess.Popen[str]) -> Heartbeat | None:
     return heartbeat if heartbeat and heartbeat.pid == worker.pid else None
 
 
+@pytest.mark.usefixtures("uncompiled")
 def test_a_run_stopped_before_its_first_commit_says_that_it_begins_anew(tmp_path: Path) -> None:
     """Warm-up is not committed; and nobody waits for a compilation only to stop after it."""
     run = make_run(tmp_path)
@@ -105,6 +106,7 @@ def test_a_run_stopped_before_its_first_commit_says_that_it_begins_anew(tmp_path
     assert (heartbeat.phase, heartbeat.step) == (Phase.COMPILING, 0)
 
 
+@pytest.mark.usefixtures("uncompiled")
 def test_a_run_says_that_it_compiles(tmp_path: Path) -> None:
     """Minutes without a step look like a hang, unless they are called by their name."""
     run = make_run(tmp_path)

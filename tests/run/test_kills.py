@@ -1,0 +1,90 @@
+"""Runs killed at random moments, again and again: `pytest tests/run/test_kills.py --kills 200`."""
+
+import random
+import signal
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.run.harness import HELIUM, assert_same, finish, make_run, results, start
+from vmcjob.rundir import Phase, RunDir
+from vmcjob.store import RunStore
+
+SHORT = HELIUM.replace('kind = "sr"\ncg_iterations = 3\n', 'kind = "{}"\n').replace("60", "100")
+
+
+@pytest.fixture
+def n_kills(request: pytest.FixtureRequest) -> int:
+    """How often to kill."""
+    number = request.config.getoption("--kills")
+    assert isinstance(number, int)
+    return number
+
+
+@pytest.mark.parametrize("n_devices", [1, 2])
+@pytest.mark.parametrize("kind", ["sr", "spring", "kfac"])
+def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
+    kind: str, n_devices: int, n_kills: int, tmp_path: Path
+) -> None:
+    """After every SIGKILL the store opens and holds nothing but what the undisturbed run computed.
+
+    A run that gets to its end before it is killed has the undisturbed one's walkers, parameters and
+    energies to the last bit, and another one begins; so does the last.
+    """
+    if kind == "kfac":
+        pytest.importorskip("kfac_jax")
+    moments = random.Random(f"{kind} on {n_devices}")
+    undisturbed = make_run(tmp_path / "undisturbed", SHORT.format(kind))
+    code, log = finish(start(undisturbed, n_devices))
+    assert code == 0, log
+    expected, seconds = results(undisturbed), working_seconds(undisturbed)
+    run, kills = make_run(tmp_path / "0", SHORT.format(kind)), 0
+    while kills < n_kills:
+        if is_killed(run, n_devices, moments.uniform(0, seconds)):
+            kills += 1
+            assert_begins(expected, run)
+        else:
+            assert_same(results(run), expected)
+            run = make_run(tmp_path / str(kills), SHORT.format(kind))
+    code, log = finish(start(run, n_devices))
+    assert code == 0, log
+    assert_same(results(run), expected)
+
+
+def working_seconds(run: RunDir) -> float:
+    """How long a run took for its steps, compilation between its phases included."""
+    return float(RunStore.open(run.store_path).series("evaluate")["wall_time"][-1])
+
+
+def is_killed(run: RunDir, n_devices: int, seconds: float) -> bool:
+    """Kill a worker so long after it began to work; False if it was done by then."""
+    worker = start(run, n_devices)
+    while worker.poll() is None and not is_working(run, worker.pid):
+        time.sleep(0.005)
+    time.sleep(seconds)
+    worker.send_signal(signal.SIGKILL)
+    code, log = finish(worker)
+    assert code in (0, -signal.SIGKILL), log
+    return code != 0
+
+
+def is_working(run: RunDir, pid: int) -> bool:
+    """Whether this worker has said that it compiles, or more."""
+    beat = run.read_heartbeat()
+    return beat is not None and beat.pid == pid and beat.phase is not Phase.STARTING
+
+
+def assert_begins(expected: Mapping[str, np.ndarray], run: RunDir) -> None:
+    """All committed rows are those of the undisturbed run, and a checkpoint is intact."""
+    if not run.store_path.exists():
+        return
+    store = RunStore.open(run.store_path)
+    store.checkpoint()
+    for phase in ("train", "evaluate"):
+        for name, values in store.series(phase).items():
+            if name != "wall_time":
+                whole = expected[f"{phase}/{name}"]
+                np.testing.assert_array_equal(values, whole[: len(values)], err_msg=name)
