@@ -27,6 +27,7 @@ ROOMS: dict[str, set[str]] = {
         "container",
     }
     | BASE,
+    "image": {"container"} | BASE,
     "container": {"site", "spec", "rundir"} | BASE,
     "supervisor": {"rundir", "container"} | BASE,
     "status": {"rundir"} | BASE,

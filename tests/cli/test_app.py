@@ -50,7 +50,7 @@ def test_submitting_imports_nothing_heavy(shell):
 def test_help_names_every_command_and_hides_the_machinery(shell):
     done = shell.run("--help")
     commands = ("validate", "submit", "status", "resume", "logs", "cancel", "aggregate", "run")
-    commands += ("show", "rerun")
+    commands += ("show", "rerun", "image")
     assert all(f"\n  {command} " in done.stdout for command in commands)
     assert "local-queue" not in done.stdout
     assert "..." not in done.stdout.partition("Commands:")[2]  # no sentence is cut

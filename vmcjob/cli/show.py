@@ -10,7 +10,7 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
 from vmcjob.cli.runs import row_document
 from vmcjob.cli.screen import draw_table, put, put_json
-from vmcjob.cli.text import Cell, Column, format_energy, format_point, format_time
+from vmcjob.cli.text import Cell, Column, align_facts, format_energy, format_point, format_time
 from vmcjob.errors import RunDirError, SpecError, VmcJobError, combine
 
 if TYPE_CHECKING:
@@ -76,11 +76,11 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
 def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterator[str]:
     """What `show` prints, part by part; what there is not is left out."""
     run = row.run
-    yield _align(_summary(row, record))
+    yield align_facts(_summary(row, record))
     if attempts := run.read_attempts():
         yield f"# attempts\n{_draw_attempts(attempts)}"
     if provenance := run.read_provenance():
-        yield f"# provenance\n{_align(dict(_flatten(provenance)))}"
+        yield f"# provenance\n{align_facts(dict(_flatten(provenance)))}"
     try:
         yield f"# {run.spec_path.name}\n{run.read_spec_text().rstrip()}"
     except RunDirError as error:
@@ -108,13 +108,6 @@ def _summary(row: "Row", record: "Record") -> dict[str, str]:
         "spec file": record.source,
         "directory": str(row.run.path),
     }
-
-
-def _align(facts: dict[str, str]) -> str:
-    """One line per fact that is known."""
-    known = {name: value for name, value in facts.items() if value}
-    width = max(map(len, known))
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in known.items())
 
 
 def _draw_attempts(attempts: list[dict[str, object]]) -> str:

@@ -68,6 +68,13 @@ def format_point(point: Mapping[str, object]) -> str:
     return " ".join(f"{key}={value}" for key, value in point.items())
 
 
+def align_facts(facts: Mapping[str, str]) -> str:
+    """One line per fact that is known: its name and, in a column, what it is."""
+    known = {name: value for name, value in facts.items() if value}
+    width = max(map(len, known))
+    return "\n".join(f"{name:<{width}}  {value}" for name, value in known.items())
+
+
 def count(number: int, noun: str) -> str:
     """A number with its noun: 1 run, 3 runs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,0 +1,114 @@
+"""image, as users type it; what Apptainer does is in tests/test_image.py."""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell
+
+CONTAINERS = Path(__file__).parents[2] / "containers"
+
+
+def make_program(folder: Path, name: str, script: str) -> None:
+    """A command on the shell's PATH."""
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+
+
+def write_profile(shell: Shell, **keys: str) -> tuple[str, str]:
+    """An image with a site that names it; the options that lead to that site."""
+    (shell.cwd / "vmc.sif").write_bytes(b"an image")
+    values = {"image": f"{shell.cwd}/vmc.sif"} | keys
+    lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
+    (shell.cwd / "site.toml").write_text("\n".join(["[container]", *lines]))
+    return "--site", "site.toml"
+
+
+def test_verify_takes_image_and_pin_of_the_site(shell):
+    digest = hashlib.sha256(b"an image").hexdigest()
+    make_program(shell.cwd, "apptainer", "echo passed")
+    site = write_profile(shell, sha256=digest)
+    done = shell.run("image", "verify", "--json", *site)
+    assert (done.returncode, done.stderr) == (0, "passed\n")
+    assert json.loads(done.stdout) == {
+        "schema_version": 1,
+        "image": f"{shell.cwd}/vmc.sif",
+        "sha256": digest,
+        "pin": "matches",
+        "test": "passed",
+    }
+    (shell.cwd / "other.sif").write_bytes(b"another")
+    done = shell.run("image", "verify", "other.sif", "--no-test", *site)
+    assert done.returncode == 0
+    assert "pin     none\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("command", "code", "message"),
+    [
+        ("image verify", 2, "which image? Name one, or a spec or site"),
+        ("image inspect absent.sif", 6, "absent.sif: cannot be read: No such file or directory"),
+        ("image inspect vmc.sif", 6, "apptainer is not on PATH"),
+        ("image verify vmc.sif", 6, "apptainer is not on PATH"),
+        ("image verify --sha256 00 vmc.sif", 6, "and 00 was asked for"),
+        ("image verify --spec absent.toml", 4, "absent.toml: no such file"),
+        ("image build new.sif", 4, "containers/build: no such file; is . a checkout of vmcjob?"),
+    ],
+)
+def test_what_cannot_be_ends_in_a_sentence(shell, command, code, message):
+    write_profile(shell)
+    done = shell.run(*command.split())
+    assert (done.returncode, done.stdout) == (code, "")
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_a_spec_pins_the_image_of_the_site(shell):
+    site = write_profile(shell)
+    with open(shell.cwd / "h.toml", "a") as spec:
+        spec.write(f'[container]\nsha256 = "{"0" * 64}"\n')
+    done = shell.run("image", "verify", "--no-test", "--spec", "h.toml", *site)
+    assert done.returncode == 6
+    assert f"and {'0' * 64} was asked for" in done.stderr
+
+
+def test_a_base_for_gpus_without_a_digest_is_refused_before_anything_is_done():
+    """A tag may be another image tomorrow."""
+    command = [CONTAINERS / "build", "--gpu", "python:3.12-slim", "x.sif"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "'python:3.12-slim': expected an image by its digest" in done.stderr
+
+
+def test_the_lock_file_pins_every_package_by_hash():
+    """pip installs nothing of it without one; JAX brings its CUDA packages along."""
+    lines = (CONTAINERS / "requirements-cuda12.txt").read_text("utf-8").splitlines()
+    entries = re.split(r"\n(?=\S)", "\n".join(line for line in lines if line[:1] != "#"))
+    entry_form = re.compile(r"[\w.-]+==[\w.]+( \\\n    --hash=sha256:[0-9a-f]{64})+")
+    assert all(entry_form.fullmatch(entry) for entry in entries)
+    names = {entry.partition("==")[0] for entry in entries}
+    assert {"jax", "jax-cuda12-plugin", "nvidia-nccl-cu12", "zarr", "pyscf", "submitit"} <= names
+
+
+@pytest.mark.slow
+def test_the_self_test_of_images_goes_from_spec_to_energy(shell):
+    """Here outside of an image: the same script, with this vmcjob on PATH."""
+    make_program(shell.cwd, "vmcjob", f'exec {sys.executable} -m vmcjob "$@"')
+    environment = shell.environment | {"JAX_PLATFORMS": "cpu", "TMPDIR": str(shell.cwd)}
+    package = environment.pop("PYTHONPATH")
+    make_program(shell.cwd, "vmcjob", f'PYTHONPATH={package} exec {sys.executable} -m vmcjob "$@"')
+    environment["PATH"] = f"{shell.cwd}{os.pathsep}/usr/bin{os.pathsep}/bin"
+    before = set(os.listdir(shell.cwd))
+    done = subprocess.run(
+        [CONTAINERS / "selftest"], env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"selftest-\w+ +finished +2/2", done.stdout)
+    assert set(os.listdir(shell.cwd)) == before

@@ -1,0 +1,83 @@
+"""Images, with a stand-in for Apptainer that notes how it was called."""
+
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from vmcjob import image as images
+from vmcjob.container import Image
+from vmcjob.errors import ContainerError, NotFoundError
+
+CONTENT = b"an image"
+DIGEST = hashlib.sha256(CONTENT).hexdigest()
+LABELS = {"vmcjob.device": "cpu", "vmcjob.version.jax": "0.10.2"}
+
+
+@pytest.fixture
+def sif(tmp_path) -> Path:
+    path = tmp_path / "vmc.sif"
+    path.write_bytes(CONTENT)
+    return path
+
+
+def test_an_image_says_what_it_is_without_being_started(sif, programs):
+    programs.make("apptainer", json.dumps({"data": {"attributes": {"labels": LABELS}}}))
+    facts = images.inspect(sif)
+    assert (facts.sha256, facts.size_bytes, facts.labels) == (DIGEST, len(CONTENT), LABELS)
+    assert programs.calls("apptainer") == [f"inspect --json {sif}"]
+
+
+def test_what_is_no_image_is_refused_in_apptainers_words(sif, programs):
+    programs.make("apptainer", code=255, error="FATAL: image format not recognized")
+    with pytest.raises(ContainerError, match="cannot inspect it: FATAL: image format not"):
+        images.inspect(sif)
+
+
+def test_the_pin_is_looked_at_before_the_image_is_started(sif, programs):
+    programs.make("apptainer")
+    with pytest.raises(ContainerError, match=f"its sha256 is {DIGEST}, and 00 was asked for"):
+        images.verify(Image(sif, "00"))
+    assert programs.calls("apptainer") == []
+    assert images.verify(Image(sif, DIGEST, ("--userns",))) == DIGEST
+    assert programs.calls("apptainer") == [f"test --cleanenv --no-home --userns {sif}"]
+    assert images.verify(Image(sif, DIGEST), is_tested=False) == DIGEST
+    assert len(programs.calls("apptainer")) == 1
+
+
+def test_an_image_that_fails_its_own_test_is_not_verified(sif, programs):
+    programs.make("apptainer", code=3)
+    with pytest.raises(ContainerError, match="its own test ended with exit code 3"):
+        images.verify(Image(sif))
+
+
+def test_without_apptainer_there_is_a_sentence(sif, programs):
+    del programs  # a PATH without it
+    for attempt in (lambda: images.inspect(sif), lambda: images.verify(Image(sif))):
+        with pytest.raises(ContainerError, match="apptainer is not on PATH; load its module"):
+            attempt()
+
+
+def make_checkout(folder: Path, script: str) -> Path:
+    """A folder with a build script of its own."""
+    path = folder / "containers" / "build"
+    path.parent.mkdir(parents=True)
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return folder
+
+
+def test_building_hands_over_to_the_recipes_of_a_checkout(tmp_path, programs):
+    """The words of the build are passed on; its exit code is believed."""
+    programs.make("apptainer", json.dumps({"data": {"attributes": {"labels": None}}}))
+    target = tmp_path / "new image.sif"
+    checkout = make_checkout(tmp_path / "check out", "exit 2")
+    with pytest.raises(ContainerError, match=r"not built; .*build ended with exit code 2"):
+        images.build(checkout, target, None)
+    checkout = make_checkout(tmp_path / "other", 'echo "$1 $2 $3" >"$3"; [ -n "$PYTHON" ]')
+    facts = images.build(checkout, target, "python@sha256:12")
+    assert target.read_text() == f"--gpu python@sha256:12 {target}\n"
+    assert facts.labels == {}
+    with pytest.raises(NotFoundError, match=r"build: no such file; is .* a checkout of vmcjob"):
+        images.build(tmp_path, target, None)

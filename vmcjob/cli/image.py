@@ -1,0 +1,125 @@
+"""Apptainer images, in which workers run on clusters: image build, inspect, verify."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vmcjob.cli.app import Command, Commands, app
+from vmcjob.cli.options import AsJson, SiteProfile, resolve_site
+from vmcjob.cli.screen import put, put_json, say
+from vmcjob.cli.text import align_facts
+from vmcjob.errors import UsageError
+
+if TYPE_CHECKING:
+    from vmcjob.container import Image
+    from vmcjob.image import Facts
+
+MIB = 2**20
+MaybeImage = Annotated[
+    Path | None,
+    typer.Argument(metavar="[IMAGE]", help="An Apptainer image. [default: the spec's or site's]"),
+]
+
+group = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Build, inspect or verify the image of a cluster."
+)
+app.add_typer(group, name="image")
+
+
+@group.command(cls=Command)
+def build(
+    image: Annotated[Path, typer.Argument(metavar="IMAGE", help="The file to make.")],
+    gpu: Annotated[
+        str | None,
+        typer.Option(
+            "--gpu", metavar="BASE", help="For NVIDIA GPUs, from python@sha256:…, a Python 3.12."
+        ),
+    ] = None,
+    checkout: Annotated[
+        Path, typer.Option("--from", metavar="DIR", help="A checkout of vmcjob.")
+    ] = Path(),
+    as_json: AsJson = False,
+) -> None:
+    """Build an image from a checkout of vmcjob: for CPUs without --gpu."""
+    from vmcjob import image as images
+
+    facts = images.build(checkout, image, gpu)
+    _put_facts(facts, as_json)
+    say("\npin it with sha256 in [container] of a site profile or a spec", "dim")
+
+
+@group.command(cls=Command)
+def inspect(image: MaybeImage = None, site: SiteProfile = None, as_json: AsJson = False) -> None:
+    """Show an image's sha256, labels and versions, without starting it."""
+    from vmcjob import image as images
+
+    _put_facts(images.inspect(_find(image, None, site).path), as_json)
+
+
+@group.command(cls=Command)
+def verify(
+    image: MaybeImage = None,
+    spec: Annotated[
+        Path | None, typer.Option("--spec", metavar="SPEC", help="Whose [container] counts.")
+    ] = None,
+    site: SiteProfile = None,
+    sha256: Annotated[
+        str | None,
+        typer.Option(
+            "--sha256",
+            metavar="DIGEST",
+            help="That the image must have. [default: the pin of the spec, else of the site]",
+        ),
+    ] = None,
+    is_tested: Annotated[
+        bool, typer.Option("--test/--no-test", help="Run the image's own test: a tiny VMC run.")
+    ] = True,
+    as_json: AsJson = False,
+) -> None:
+    """Check that an image is the pinned one and works."""
+    from vmcjob import image as images
+
+    found = _find(image, spec, site)
+    if sha256 is not None:
+        found = replace(found, pinned=sha256.lower())
+    digest = images.verify(found, is_tested=is_tested)
+    facts = {
+        "image": str(found.path),
+        "sha256": digest,
+        "pin": "matches" if found.pinned else "none",
+        "test": "passed" if is_tested else "not run",
+    }
+    put_json({"schema_version": 1} | facts) if as_json else put(align_facts(facts))
+
+
+def _find(path: Path | None, spec_path: Path | None, profile: Path | None) -> "Image":
+    """The image that is named, else that of the spec, else that of the site; with its pin.
+
+    A pin is that of one image: for another one that is named it does not count.
+    """
+    from vmcjob.container import Image, find_image
+    from vmcjob.spec import Container, read_spec
+
+    containers = resolve_site(profile, None).container
+    wish = read_spec(spec_path).points[0].spec.container if spec_path else Container()
+    known = find_image(wish, containers)
+    if path is None:
+        if known is None:
+            raise UsageError("which image? Name one, or a spec or site whose [container] has one")
+        return known
+    pin = known.pinned if known and known.path == path.absolute() else wish.sha256
+    return Image(path.absolute(), pin, containers.options)
+
+
+def _put_facts(facts: "Facts", as_json: bool) -> None:
+    """What an image is, as text or JSON."""
+    if as_json:
+        document = {"image": str(facts.path.absolute()), "sha256": facts.sha256}
+        document |= {"size_bytes": facts.size_bytes, "labels": dict(facts.labels)}
+        put_json({"schema_version": 1} | document)
+        return
+    shown = {"image": str(facts.path), "sha256": facts.sha256}
+    shown |= {"size": f"{facts.size_bytes / MIB:.0f} MiB"}
+    put(align_facts(shown | dict(sorted(facts.labels.items()))))

@@ -1,0 +1,90 @@
+"""Apptainer images: build one from a checkout, read what it says about itself, put it to the test.
+
+Only here and in jobs is Apptainer called; what it says goes to standard error, as it says it.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmcjob.container import Image, digest
+from vmcjob.errors import ContainerError, NotFoundError
+
+MISSING = 'apptainer is not on PATH; load its module, or see README\'s "On a cluster"'
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of an image without starting it."""
+
+    path: Path
+    sha256: str
+    size_bytes: int
+    labels: Mapping[str, str]
+
+
+def build(checkout: Path, target: Path, base: str | None) -> Facts:
+    """Build an image from the recipes of a checkout; for GPUs if a base is given.
+
+    Returns what the new image says about itself. ContainerError if it cannot be built.
+    """
+    script = checkout / "containers" / "build"
+    if not script.is_file():
+        raise NotFoundError(f"{script}: no such file; is {checkout} a checkout of vmcjob?")
+    wish = ["--gpu", base] if base is not None else []
+    environ = {"PYTHON": sys.executable} | os.environ
+    code = _run([str(script.absolute()), *wish, str(target)], environ)
+    if code:
+        raise ContainerError(f"{target}: not built; {script} ended with exit code {code}")
+    return inspect(target)
+
+
+def inspect(path: Path) -> Facts:
+    """Digest, size and labels of an image; ContainerError if it is none."""
+    sha256 = digest(path.absolute())
+    try:
+        done = subprocess.run(
+            ["apptainer", "inspect", "--json", str(path)],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            check=False,
+        )
+    except FileNotFoundError:
+        raise ContainerError(MISSING) from None
+    try:
+        labels = json.loads(done.stdout)["data"]["attributes"]["labels"]
+    except (ValueError, KeyError, TypeError):
+        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
+        raise ContainerError(f"{path}: apptainer cannot inspect it: {said[-1]}") from None
+    return Facts(path, sha256, path.stat().st_size, dict(labels or {}))
+
+
+def verify(image: Image, *, is_tested: bool = True) -> str:
+    """The sha256 of an image that is the pinned one and passes its own test.
+
+    ContainerError says what is not so.
+    """
+    found = image.digest()
+    if is_tested:
+        line = ("apptainer", "test", "--cleanenv", "--no-home", *image.options, str(image.path))
+        if code := _run(line, os.environ):
+            raise ContainerError(f"{image.path}: its own test ended with exit code {code}")
+    return found
+
+
+def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:
+    """Exit code of a command, all that it says going to standard error."""
+    try:
+        return subprocess.run(
+            command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environ, check=False
+        ).returncode
+    except FileNotFoundError:
+        raise ContainerError(MISSING) from None
+    except OSError as error:
+        raise ContainerError(f"{command[0]}: {error.strerror}") from None
