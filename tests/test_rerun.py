@@ -17,6 +17,7 @@ from vmcjob.scheduler.records import create_run, prepare
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 from vmcjob.status import State, examine
+from vmcjob.supervisor import note_end
 
 SPEC = """
 name = "h"
@@ -119,3 +120,14 @@ def test_no_two_jobs_of_a_run_share_a_name(tmp_path, plan, ended, programs):
         finish(ended)
         prepare(ended, plan.source, plan.tasks[0], True)
     assert len(set(seen)) == 2
+
+
+def test_the_end_of_an_earlier_worker_says_nothing_about_the_new_life(tmp_path, plan, ended):
+    """A worker is reaped a moment after its last word, when the run may have begun anew."""
+    prepare(ended, plan.source, plan.tasks[0], True)
+    note_end(ended, 123, 0)
+    ended.write_submission(Submission(scheduler="local", job_id="local-1", worker_pid=124))
+    note_end(ended, 123, 0)
+    assert (ended.read_outcome(), ended.read_attempts()) == (None, [])
+    note_end(ended, 124, 0)
+    assert examine(ended).state is State.FAILED

@@ -185,8 +185,9 @@ def note_end(run: RunDir, pid: int, code: int) -> None:
     # A full disk or a removed run must not take us down; a run that somebody else has locked
     # meanwhile is theirs.
     with suppress(OSError, RunDirError), run.lock():
-        if run.read_outcome() is not None:
-            return
+        submission = run.read_submission()
+        if submission is None or submission.worker_pid != pid or run.read_outcome() is not None:
+            return  # it said so itself, or the run has begun anew since and is not about it
         run.append_attempt("lost", worker_pid=pid, how=how)
         with open(run.log_path, "a", encoding="utf-8") as log:
             log.write(f"vmcjob: the worker (pid {pid}) ended by {how} without an outcome\n")
