@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmcjob.container import Image, environment, find_image
+from vmcjob.container import Image, environment, find_image, make_cache
 from vmcjob.errors import ContainerError
 from vmcjob.rundir import RunDir
 from vmcjob.site import Containers
@@ -16,10 +16,11 @@ RUN = RunDir(Path("/runs/h 1"))
 
 
 def test_the_line_names_what_is_seen_inside_and_nothing_else():
-    image = Image(Path("/images/vmc.sif"), None, ("--userns",), ("/data:/data:ro",))
+    data, cache = ("/data:/data:ro",), Path("/home/me/.cache/vmcjob")
+    image = Image(Path("/images/vmc.sif"), None, ("--userns",), data, cache)
     assert image.command(RUN, n_gpus=2) == (
         *("apptainer", "exec", "--nv", "--cleanenv", "--no-home", "--pwd", "/runs/h 1"),
-        *("--bind", "/runs/h 1", "--bind", "/data:/data:ro"),
+        *("--bind", "/runs/h 1", "--bind", "/home/me/.cache/vmcjob", "--bind", "/data:/data:ro"),
         *("--env-file", "/runs/h 1/container.env", "--userns", "/images/vmc.sif"),
         *("vmcjob", "run", "/runs/h 1"),
     )
@@ -57,10 +58,13 @@ def test_the_users_choice_of_a_platform_stands():
 
 
 def test_the_specs_image_comes_before_the_sites(tmp_path):
-    site = Containers(image="/site.sif", sha256="ab" * 32)
+    site = Containers(image="/site.sif", sha256="ab" * 32, compile_cache="off")
     assert find_image(Container(), Containers()) is None
     assert find_image(Container(), site) == Image(Path("/site.sif"), "ab" * 32)
     assert find_image(Container(image="/own.sif"), site) == Image(Path("/own.sif"))
+    own_home = find_image(Container(image="/own.sif"), Containers())
+    assert own_home is not None
+    assert own_home.cache == Path.home() / ".cache" / "vmcjob"
     assert find_image(Container(sha256="cd" * 32), site) == Image(Path("/site.sif"), "cd" * 32)
 
 
@@ -73,3 +77,22 @@ def test_an_image_is_the_one_that_was_pinned_or_an_error(tmp_path):
     assert Image(path, digest).digest() == digest
     with pytest.raises(ContainerError, match="was asked for"):
         Image(path, "0" * 64).digest()
+
+
+def test_compiled_programs_are_kept_by_image_where_nobody_else_can_write(tmp_path):
+    """JAX runs what it finds there, and a program of another image may be another program."""
+    folder = make_cache(tmp_path / "cache", "ab" * 32)
+    assert folder == tmp_path / "cache" / ("ab" * 8)
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert make_cache(tmp_path / "cache", "ab" * 32) == folder
+    text = environment({}, "ab" * 32, has_gpus=False, cache=folder)
+    assert f"JAX_COMPILATION_CACHE_DIR={folder}\n" in text
+    own = {"JAX_COMPILATION_CACHE_DIR": "/mine"}
+    text = environment(own, "ab" * 32, has_gpus=False, cache=folder)
+    assert "JAX_COMPILATION_CACHE_DIR=/mine\n" in text
+    folder.chmod(0o777)
+    with pytest.raises(ContainerError, match="others may write there"):
+        make_cache(tmp_path / "cache", "ab" * 32)
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ContainerError, match="cannot be made: Not a directory; name another"):
+        make_cache(tmp_path / "file", "ab" * 32)

@@ -1,6 +1,7 @@
 """Workers in an Apptainer image: the exact command line, and the environment that goes along."""
 
 import hashlib
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,10 @@ from vmcjob.spec import Container
 
 IMAGE_SHA256 = "VMCJOB_IMAGE_SHA256"
 """Tells the worker what it runs in: the digest goes into the provenance of the results."""
+JAX_CACHE = "JAX_COMPILATION_CACHE_DIR"
+DEFAULT_CACHE = "~/.cache/vmcjob"
+NO_CACHE = "off"
+_CACHE_DIGITS = 16  # of the image's sha256: enough for the images of one user
 _PASSED_ON = re.compile(
     r"(CUDA_VISIBLE_DEVICES|NVIDIA_.*|SLURM_.*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|TF_CPP_.*|VMCJOB_.*)"
 )
@@ -29,11 +34,13 @@ class Image:
     pinned: str | None = None  # the sha256 that it must have
     options: tuple[str, ...] = ()
     binds: tuple[str, ...] = ()
+    cache: Path | None = None  # of compiled programs, of all images that this user runs
 
     def command(self, run: RunDir, n_gpus: int) -> tuple[str, ...]:
         """What starts the run's worker inside, once the env file has been written."""
         path = str(run.path)
-        binds = [word for bind in (path, *self.binds) for word in ("--bind", bind)]
+        seen = (path, *([str(self.cache)] if self.cache else []), *self.binds)
+        binds = [word for bind in seen for word in ("--bind", bind)]
         return (
             "apptainer",
             "exec",
@@ -68,7 +75,11 @@ def find_image(spec: Container, site: Containers) -> Image | None:
     if path is None:
         return None
     pinned = spec.sha256 or (None if spec.image else site.sha256)
-    return Image(Path(path).absolute(), pinned, site.options, site.binds)
+    cache = None
+    if site.compile_cache != NO_CACHE:
+        cache = Path(site.compile_cache or DEFAULT_CACHE).expanduser().absolute()
+        refuse_unbindable(cache)
+    return Image(Path(path).absolute(), pinned, site.options, site.binds, cache)
 
 
 @cache
@@ -87,12 +98,39 @@ def refuse_unbindable(path: Path) -> None:
         raise ContainerError(f"{path}: a path with ':' or ',' cannot be bound into a container")
 
 
-def environment(environ: Mapping[str, str], sha256: str, *, has_gpus: bool) -> str:
+def make_cache(cache: Path, sha256: str) -> Path:
+    """The folder of the programs that were compiled in one image; nobody else may write there.
+
+    JAX runs what it finds in it, and writes there without care for readers of another image.
+    """
+    folder = cache / sha256[:_CACHE_DIGITS]
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        status = folder.stat()
+    except OSError as error:
+        raise ContainerError(
+            f"{folder}: cannot be made: {error.strerror}; name another place as compile_cache in "
+            'the site\'s [container], or "off"'
+        ) from None
+    if status.st_uid != os.geteuid() or status.st_mode & 0o022:
+        raise ContainerError(
+            f"{folder}: others may write there, and JAX would run what they wrote; make it yours, "
+            "or name another place as compile_cache in the site's [container]"
+        )
+    return folder
+
+
+def environment(
+    environ: Mapping[str, str], sha256: str, *, has_gpus: bool, cache: Path | None = None
+) -> str:
     """The env file of one task: what SLURM and the user have set for JAX, and nothing else.
 
-    Apptainer reads it as a shell would, so every value is quoted.
+    Apptainer reads it as a shell would, so every value is quoted. `cache` is the image's own folder
+    of compiled programs.
     """
     own = {"PYTHONNOUSERSITE": "1", IMAGE_SHA256: sha256}
+    if cache is not None and JAX_CACHE not in environ:
+        own[JAX_CACHE] = str(cache)
     if has_gpus and "JAX_PLATFORMS" not in environ:
         own["JAX_PLATFORMS"] = "cuda"  # a missing GPU is an error, not a slow run
     return "".join(f"{name}={shlex.quote(value)}\n" for name, value in _chosen(environ, own))

@@ -32,6 +32,9 @@ class Containers:
         str | None, ONE_LINE, "an Apptainer image for specs that name none; ~ and $VARIABLES"
     ] = None
     sha256: Annotated[str | None, DIGEST, "that this image must have"] = None
+    compile_cache: Annotated[
+        str | None, ONE_LINE, 'where programs are kept that were compiled in images; or "off"'
+    ] = None
     binds: Annotated[
         tuple[Annotated[str, ONE_LINE], ...], "further paths to be seen inside, as SRC[:DEST[:ro]]"
     ] = ()
@@ -86,14 +89,16 @@ def _read(path: Path, environ: Mapping[str, str]) -> Site:
     except KeyError as problem:
         words = f"the environment has no variable {problem.args[0]}"
         return reader.finish(reader.complain(("runs",), words))
-    if site.container.image is None:
-        return site
-    try:
-        image = str(_fill_in(site.container.image, environ))
-    except KeyError as problem:
-        words = f"the environment has no variable {problem.args[0]}"
-        return reader.finish(reader.complain(("container", "image"), words))
-    return replace(site, container=replace(site.container, image=image))
+    for key in ("image", "compile_cache"):
+        if (value := getattr(site.container, key)) is None:
+            continue
+        try:
+            filled = str(_fill_in(value, environ))
+        except KeyError as problem:
+            words = f"the environment has no variable {problem.args[0]}"
+            return reader.finish(reader.complain(("container", key), words))
+        site = replace(site, container=replace(site.container, **{key: filled}))
+    return site
 
 
 def _fill_in(path: str, environ: Mapping[str, str]) -> Path:

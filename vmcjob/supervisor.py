@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import FrameType
 
-from vmcjob.container import Image, environment
+from vmcjob.container import Image, environment, make_cache
 from vmcjob.errors import ContainerError, RunDirError, VmcJobError
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
 
@@ -73,6 +73,7 @@ class Supervisor:
     image: str | None = None  # what the command runs in
     image_sha256: str = ""
     has_gpus: bool = False
+    cache: str | None = None  # of programs compiled in images
 
     def __call__(self) -> None:
         """Take one attempt to its end; the process ends with the worker's exit code."""
@@ -110,7 +111,8 @@ class Supervisor:
         if self.image is None:
             return
         Image(Path(self.image), self.image_sha256).digest()
-        text = environment(os.environ, self.image_sha256, has_gpus=self.has_gpus)
+        cache = make_cache(Path(self.cache), self.image_sha256) if self.cache else None
+        text = environment(os.environ, self.image_sha256, has_gpus=self.has_gpus, cache=cache)
         run.write_environment(text)
 
     def _start(self, run: RunDir, submission: Submission, job: Job) -> subprocess.Popen[bytes]:

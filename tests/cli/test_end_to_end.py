@@ -4,12 +4,14 @@ import json
 import os
 import signal
 
+import numpy as np
 import pytest
 
 from tests.cli.shell import Shell
 from tests.runs import wait_until
 from vmcjob.rundir import Phase, RunDir, list_runs
 from vmcjob.status import State, examine
+from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.slow
 
@@ -73,6 +75,29 @@ def test_a_killed_run_is_dead_and_continues_when_submitted_again(shell):
     wait_until(lambda: examine(run).state is State.CANCELLED, "it has stopped")
     events = [attempt["event"] for attempt in run.read_attempts()]
     assert events == ["start", "lost", "start", "end"]
+
+
+def test_a_rerun_with_cached_programs_ends_with_the_same_numbers(shell):
+    """What the compile cache of an image does, here without an image."""
+    cache = shell.cwd / "cache"
+    extra = {
+        "JAX_COMPILATION_CACHE_DIR": str(cache),
+        "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+    }
+    cached = Shell(shell.cwd, extra)
+    write_spec(shell, 20)
+    assert cached.run("submit", "--follow", "h.toml").returncode == 0
+    kept = set(cache.iterdir())
+    assert kept
+    assert cached.run("rerun", "--follow", "h").returncode == 0
+    assert set(cache.iterdir()) == kept, "a program was compiled again"
+    (run,) = list_runs(shell.runs)
+    (before,) = run.earlier
+    first, second = (RunStore.open(found.store_path) for found in (before, run))
+    for group in ("train", "evaluate"):
+        for name, column in first.series(group).items():
+            if name != "wall_time":
+                np.testing.assert_array_equal(second.series(group)[name], column)
 
 
 def step_of_training(run: RunDir) -> int:

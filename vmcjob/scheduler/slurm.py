@@ -78,6 +78,7 @@ class Array:
                 image=str(image.path) if image else None,
                 image_sha256=image.digest() if image else "",
                 has_gpus=self.options.gpus() > 0,
+                cache=str(image.cache) if image and image.cache else None,
             )
             for run in self.runs
         ]
