@@ -6,7 +6,15 @@ import time
 
 from tests.cli.shell import busy_slot, finish
 from tests.runs import make_run, sleeping_process
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, list_runs
+from vmcjob.rundir import (
+    Heartbeat,
+    Outcome,
+    OutcomeRecord,
+    Phase,
+    Process,
+    Submission,
+    list_runs,
+)
 from vmcjob.status import State, examine
 
 
@@ -196,3 +204,29 @@ def test_rerun_puts_aside_what_has_ended_and_refuses_what_has_not(shell):
         done = shell.run("resume", items[0]["put_aside"])
         assert done.returncode == 2
         assert "has been put aside or renamed; it can only be looked at" in done.stderr
+
+
+def test_what_a_job_said_is_kept_apart_from_what_its_worker_said(shell):
+    """A worker that was never started has no log; why is in that of its job."""
+    run = make_run(shell.runs, "h2-0000000000")
+    for options in ([], ["-f"]):
+        done = shell.run("logs", "--err", *options, "h2")
+        assert done.returncode == 2
+        assert "h2-0000000000: was not given to SLURM; vmcjob logs without --err" in done.stderr
+    submission = Submission(
+        scheduler="slurm", job_id="22_3", job_name="h2-ab", array_index=3, started_at=1.0
+    )
+    run.write_submission(submission)
+    finish(run)
+    done = shell.run("logs", "--err", "h2")
+    assert done.returncode == 4
+    assert "h2-0000000000: its job has not said anything yet" in done.stderr
+    folder = shell.runs / ".slurm" / "h2-ab"
+    folder.mkdir(parents=True)
+    (folder / "22_3_0_log.err").write_bytes(b"srun: error: \xff\n")
+    (folder / "22_3_0_log.out").write_text("submitit INFO\n")
+    (folder / "22_4_0_log.err").write_text("another run\n")
+    for options in ([], ["-f"]):
+        done = shell.run("logs", "--err", *options, "h2")
+        assert done.returncode == 0
+        assert done.stdout == "srun: error: \udcff\nsubmitit INFO\n"

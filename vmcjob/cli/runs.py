@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
     from vmcjob.status import Row
 
+Reader = Callable[[], Iterator[bytes]]
+"""Gives what has come to a log since it was last called."""
 WATCH_S = 2.0
 LOG_POLL_S = 0.5
 STATE_STYLES = {
@@ -106,10 +109,14 @@ def logs(
     follow: Annotated[
         bool, typer.Option("--follow", "-f", help="Go on until the run ends.")
     ] = False,
+    is_job: Annotated[
+        bool, typer.Option("--err", help="What its SLURM job said, instead of its workers.")
+    ] = False,
 ) -> None:
     """Print what the workers of one run said."""
     run = select_run(selector, site, runs)
-    for piece in _follow_log(run) if follow else run.read_log():
+    read = _job_reader(run) if is_job else _worker_reader(run)
+    for piece in _follow_log(run, read) if follow else read():
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
 
@@ -203,19 +210,37 @@ def _cut_to_screen(text: str) -> str:
     return "\n".join([lines[0], *lines[1:][-room:]])
 
 
-def _follow_log(run: "RunDir") -> Iterator[bytes]:
-    """The log as it grows, until nothing more can come."""
+def _worker_reader(run: "RunDir") -> Reader:
+    """Reads on in the log of the run's workers."""
+    position = 0
+
+    def read() -> Iterator[bytes]:
+        nonlocal position
+        for piece in run.read_log(position):
+            position += len(piece)
+            yield piece
+
+    return read
+
+
+def _job_reader(run: "RunDir") -> Reader:
+    """Reads on in what the run's job said."""
+    from vmcjob.scheduler import read_job_logs
+
+    return partial(read_job_logs, run, {})
+
+
+def _follow_log(run: "RunDir", read: Reader) -> Iterator[bytes]:
+    """A log as it grows, until nothing more can come."""
     from vmcjob.scheduler import Watch
     from vmcjob.status import examine
 
-    slurm, position = Watch(), 0
+    slurm = Watch()
     while True:
         queue = slurm.look([run])
         is_active = examine(run, queue).state.is_active  # before the log, to read the last words
         with suppress(NotFoundError):
-            for piece in run.read_log(position):
-                position += len(piece)
-                yield piece
+            yield from read()
         if not is_active:
             return
         time.sleep(LOG_POLL_S)

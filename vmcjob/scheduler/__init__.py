@@ -1,7 +1,7 @@
 """Where runs are sent: the only room that knows how work is queued, started and taken back."""
 
 from vmcjob.scheduler import slurm
-from vmcjob.scheduler.jobfiles import find_job_logs, find_script
+from vmcjob.scheduler.jobfiles import find_script, read_job_logs
 from vmcjob.scheduler.local import serve
 from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
@@ -16,10 +16,10 @@ __all__ = [
     "Watch",
     "cancel",
     "choose",
-    "find_job_logs",
     "find_script",
     "look",
     "preview",
+    "read_job_logs",
     "require_starts",
     "serve",
     "slurm",

@@ -1,7 +1,10 @@
 """What a run's job leaves in the folder of its submission: its script, and its own logs."""
 
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
+from vmcjob.errors import NotFoundError, SchedulerError, UsageError
 from vmcjob.rundir import RunDir
 
 
@@ -20,15 +23,39 @@ def find_script(run: RunDir) -> Path | None:
     return path if path.is_file() else None
 
 
-def find_job_logs(run: RunDir) -> list[Path]:
-    """What the run's latest job said besides its worker: errors first, then output."""
-    job = _job(run)
-    if job is None:
-        return []
-    folder, job_id = job
-    return sorted(folder.glob(f"{job_id}_[0-9]*_log.err")) + sorted(
-        folder.glob(f"{job_id}_[0-9]*_log.out")
-    )
+def read_job_logs(run: RunDir, seen: dict[Path, int]) -> Iterator[bytes]:
+    """What the run's latest job said besides its worker: errors first, then output.
+
+    `seen` has the bytes of each file that were read before, and is kept up to date.
+    """
+    for path in _find_job_logs(run):
+        try:
+            with open(path, "rb") as file:
+                file.seek(seen.setdefault(path, 0))
+                for piece in iter(partial(file.read, 1 << 16), b""):
+                    seen[path] += len(piece)
+                    yield piece
+        except OSError as error:
+            raise SchedulerError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _find_job_logs(run: RunDir) -> list[Path]:
+    """The files that SLURM and submitit write for the run's latest job.
+
+    NotFoundError if there is none yet, UsageError if there will be none.
+    """
+    name, submission = run.path.name, run.read_submission()
+    if submission is None or submission.job_name is None:
+        advice = "vmcjob logs without --err has all that its workers said"
+        raise UsageError(f"{name}: was not given to SLURM; {advice}")
+    found: list[Path] = []
+    if job := _job(run):
+        folder, job_id = job
+        for end in ("err", "out"):
+            found += sorted(folder.glob(f"{job_id}_[0-9]*_log.{end}"))
+    if not found:
+        raise NotFoundError(f"{name}: its job has not said anything yet")
+    return found
 
 
 def _job(run: RunDir) -> tuple[Path, str] | None:
