@@ -28,13 +28,14 @@ ROOMS: dict[str, set[str]] = {
     }
     | BASE,
     "image": {"container"} | BASE,
+    "rank": BASE,
     "container": {"site", "spec", "rundir"} | BASE,
-    "supervisor": {"rundir", "container"} | BASE,
+    "supervisor": {"rundir", "container", "rank"} | BASE,
     "status": {"rundir"} | BASE,
     "store": BASE,
     "stats": set(),
     "aggregate": {"store", "stats"} | BASE,
-    "run": {"spec", "rundir", "store", "stats", "vmc"} | BASE,
+    "run": {"spec", "rundir", "rank", "store", "stats", "vmc"} | BASE,
     "vmc": {"fwdlap"},
     "fwdlap": set(),
 }

@@ -1,4 +1,8 @@
-"""The pmap axis: how arrays lie on the local devices, what is summed over them, and their keys."""
+"""The pmap axis: how arrays lie on the devices, what is summed over them, and their keys.
+
+Where several processes share the walkers, the axis runs over the devices of all of them, and an
+array with a device axis is a process's own part of it.
+"""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -14,8 +18,8 @@ Tree = TypeVar("Tree")
 
 
 def count() -> int:
-    """Number of devices that share the walkers."""
-    return jax.local_device_count()
+    """Number of devices that share the walkers, those of other processes included."""
+    return jax.device_count()
 
 
 def pmap(fn: Callable[..., Any], donate_argnums: tuple[int, ...] = ()) -> Callable[..., Any]:
@@ -31,27 +35,33 @@ def _sharding() -> NamedSharding:
 def shard(batch: np.ndarray | Array) -> Array:
     """``(walker, …) -> (device, walker / device, …)``, each slice on its device.
 
+    Of all walkers, a process places those of its own devices.
     Raises ValueError if the devices do not divide the walkers.
     """
     host = np.asarray(batch)
     n_devices = count()
     if host.shape[0] % n_devices:
         raise ValueError(f"{host.shape[0]} walkers cannot be shared evenly by {n_devices} devices")
-    return jax.device_put(host.reshape(n_devices, -1, *host.shape[1:]), _sharding())
+    slices = host.reshape(n_devices, -1, *host.shape[1:])
+    first = jax.process_index() * jax.local_device_count()
+    return jax.device_put(slices[first : first + jax.local_device_count()], _sharding())
 
 
-def gather(sharded: Array) -> np.ndarray:
-    """The inverse of `shard`: all walkers, flat, on the host."""
+def gather(sharded: np.ndarray | Array) -> np.ndarray:
+    """The inverse of `shard`: all walkers, flat, on the host; a collective of all processes."""
+    if jax.process_count() > 1:
+        return unreplicate(_concatenated(sharded, None))
     host = np.asarray(sharded)
     return host.reshape(-1, *host.shape[2:])
 
 
 def replicate(tree: Tree) -> Tree:
-    """Every leaf copied to every device, behind a leading device axis."""
+    """Every leaf copied to every device of this process, behind a leading device axis."""
+    n_devices = jax.local_device_count()
 
     def place(leaf: Any) -> Array:  # Any: arrays of NumPy and JAX and plain numbers alike
         host = np.asarray(leaf)
-        return jax.device_put(np.broadcast_to(host, (count(), *host.shape)), _sharding())
+        return jax.device_put(np.broadcast_to(host, (n_devices, *host.shape)), _sharding())
 
     return jax.tree.map(place, tree)
 
@@ -108,3 +118,10 @@ def all_finite(tree: Any) -> Array:
     for leaf in jax.tree.leaves(tree):
         local &= jnp.all(jnp.isfinite(leaf))
     return jax.lax.pmin(local.astype(jnp.int32), AXIS) == 1
+
+
+def _concatenate(x: Array, _: None) -> Array:
+    return concatenate(x)
+
+
+_concatenated = pmap(_concatenate)

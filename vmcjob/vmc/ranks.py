@@ -1,0 +1,90 @@
+"""The processes that share one calculation: how they join, and what they tell each other.
+
+All that is told here is a collective of all devices: every rank calls it, in the same order. With
+one process, nothing is sent.
+"""
+
+import pickle
+from typing import TypeVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+
+from vmcjob.vmc import devices
+
+T = TypeVar("T")
+
+# A rank that was silent for so long is lost, and takes the others down: a collective on GPUs would
+# wait for it for ever.
+SILENCE_S = 30
+# For the last commit, for which the others wait at the end.
+PATIENCE_S = 120
+WORD = np.dtype(np.uint32)
+
+
+class UnevenRanksError(Exception):
+    """The ranks do not have as many devices each."""
+
+
+def join(coordinator: str, n_ranks: int, rank: int) -> None:
+    """Become one of `n_ranks` processes; before anything else is asked of JAX.
+
+    Waits until all are there. Raises UnevenRanksError if they cannot share the walkers evenly.
+    """
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.config.update("jax_enable_preemption_service", False)  # it would keep SIGTERM to itself
+    jax.distributed.initialize(
+        coordinator,
+        n_ranks,
+        rank,
+        # Under SLURM, JAX would take one GPU for each process and leave the others idle.
+        cluster_detection_method="deactivate",
+        heartbeat_timeout_seconds=SILENCE_S,
+        shutdown_timeout_seconds=PATIENCE_S,
+    )
+    n_devices = [len(jax.local_devices(process_index=index)) for index in range(n_ranks)]
+    if len(set(n_devices)) > 1:
+        shown = ", ".join(f"rank {index}: {n}" for index, n in enumerate(n_devices))
+        raise UnevenRanksError(f"every rank needs as many devices as the others, got {shown}")
+
+
+def leave() -> None:
+    """Wait for the others at the end: whoever went first would tear them down."""
+    jax.distributed.shutdown()
+
+
+def count() -> int:
+    """Number of processes that share the walkers."""
+    return jax.process_count()
+
+
+def is_first() -> bool:
+    """Whether this is the process that writes."""
+    return jax.process_index() == 0
+
+
+def exchange(own: np.ndarray) -> np.ndarray:
+    """What every rank has to say, numbers of one shape, by rank."""
+    if count() == 1:
+        return own[None]
+    copies = np.broadcast_to(own, (jax.local_device_count(), 1, *own.shape))
+    return devices.gather(copies)[:: jax.local_device_count()]
+
+
+def from_first(own: T | None) -> T:
+    """What the first rank has, of any type; the others have None."""
+    sent = pickle.dumps(own) if is_first() else b""
+    n_words = int(exchange(np.array(-(-len(sent) // WORD.itemsize), np.int32))[0])
+    words = np.zeros((jax.local_device_count(), n_words), WORD)
+    words[0] = np.frombuffer(sent.ljust(n_words * WORD.itemsize, b"\0"), WORD)
+    return pickle.loads(devices.unreplicate(_first(words, None)).tobytes())
+
+
+def _of_first_device(own: Array, _: None) -> Array:
+    # A sum, where a gather would need the memory of all devices on each of them.
+    return devices.total(jnp.where(devices.index() == 0, own, 0))
+
+
+_first = devices.pmap(_of_first_device)
