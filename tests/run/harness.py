@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -11,12 +12,14 @@ from pathlib import Path
 import numpy as np
 
 from vmcjob.plan import make_plan
+from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import Record, RunDir
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.store import RunStore
 
 REPOSITORY = Path(__file__).parents[2]
 PATIENCE_S = 200.0
+PROGRAM = ("-m", "vmcjob", "run")
 
 # Flushes at every block, so that there is something to lose and something to keep.
 HELIUM = """
@@ -63,7 +66,10 @@ def make_run(root: Path, text: str = HELIUM) -> RunDir:
 
 
 def start(
-    run: RunDir, n_devices: int = 1, program: Sequence[str] = ("-m", "vmcjob", "run")
+    run: RunDir,
+    n_devices: int = 1,
+    program: Sequence[str] = PROGRAM,
+    rank: Rank = ALONE,
 ) -> subprocess.Popen[str]:
     """The worker of a run, going."""
     environment = os.environ | {
@@ -72,11 +78,22 @@ def start(
         "PYTHONPATH": str(REPOSITORY),
     }
     return subprocess.Popen(
-        [sys.executable, *program, str(run.path)],
+        [sys.executable, *program, str(run.path), *rank.options()],
         env=environment,
         stderr=subprocess.PIPE,
         text=True,
     )
+
+
+def start_ranks(
+    run: RunDir, *n_devices: int, program: Sequence[str] = PROGRAM
+) -> list[subprocess.Popen[str]]:
+    """The workers of a run on several nodes, all of them this machine, with so many devices."""
+    with socket.socket() as probe:  # a port that nobody uses; nobody will take it so soon
+        probe.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    ranks = [Rank(index, len(n_devices), address) for index in range(len(n_devices))]
+    return [start(run, n, program, rank) for n, rank in zip(n_devices, ranks, strict=True)]
 
 
 def finish(worker: subprocess.Popen[str]) -> tuple[int, str]:

@@ -24,7 +24,7 @@ from vmcjob.store import RunStore
 # `vmcjob run`, in which one step of a phase goes wrong for as long as no care is taken.
 UNLUCKY = """
 import sys
-phase, index, cause, run = sys.argv[1], int(sys.argv[2]), sys.argv[3], sys.argv[4]
+phase, index, cause = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 from vmcjob.vmc.loop import Vmc
 
 make_step = getattr(Vmc, f"{phase}_step")
@@ -41,7 +41,7 @@ def make_unlucky_step(self):
     return unlucky
 
 setattr(Vmc, f"{phase}_step", make_unlucky_step)
-sys.argv = ["vmcjob", "run", run]
+sys.argv = ["vmcjob", "run", *sys.argv[4:]]
 from vmcjob.cli import main
 main()
 """

@@ -7,16 +7,28 @@ from typing import Annotated
 import typer
 
 from vmcjob.cli.app import Command, app
+from vmcjob.rank import Rank
 
 
 @app.command(cls=Command)
 def run(
     run_dir: Annotated[Path, typer.Argument(metavar="RUN_DIR", help="Directory of the run.")],
+    rank: Annotated[
+        int, typer.Option(min=0, help="Which of several processes this is, counted from 0.")
+    ] = 0,
+    ranks: Annotated[int, typer.Option(min=1, help="Processes that share the run.")] = 1,
+    coordinator: Annotated[
+        str | None, typer.Option(metavar="HOST:PORT", help="Where rank 0 listens.")
+    ] = None,
 ) -> None:
-    """Work on one run, here and now, until it ends. (`submit` starts this in the background.)"""
+    """Work on one run, here and now, until it ends. (`submit` starts this in the background.)
+
+    To share a run among several machines, start this on each, with the same --ranks and
+    --coordinator and another --rank.
+    """
     from vmcjob.run import main
 
-    raise typer.Exit(main(run_dir))
+    raise typer.Exit(main(run_dir, Rank(rank, ranks, coordinator)))
 
 
 @app.command("local-queue", hidden=True, cls=Command)

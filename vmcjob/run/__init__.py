@@ -1,4 +1,4 @@
-"""The worker: takes one run directory from its spec to its outcome, on all local devices."""
+"""The worker: takes one run directory from its spec to its outcome, on all devices."""
 
 from vmcjob.run.main import main
 

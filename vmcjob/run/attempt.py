@@ -10,17 +10,31 @@ from importlib.metadata import version
 import jax
 
 from vmcjob import __version__
-from vmcjob.errors import RunDirError
+from vmcjob.errors import RunDirError, UsageError
+from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
+from vmcjob.run.mirror import Mirror, share
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256
 from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore
+from vmcjob.vmc import ranks
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 
 log = logging.getLogger("vmcjob")
+
+
+def join(rank: Rank) -> None:
+    """Meet the other ranks, if there are any; before JAX is asked for anything else."""
+    if rank.is_alone or rank.coordinator is None:
+        return
+    log.info("rank %d of %d meets the others at %s", rank.index, rank.count, rank.coordinator)
+    try:
+        ranks.join(rank.coordinator, rank.count, rank.index)
+    except ranks.UnevenRanksError as error:
+        raise UsageError(f"{error}; ask for nodes that are alike") from None
 
 
 def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
@@ -28,7 +42,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
-    store = _open_store(run_dir, spec, start)
+    store = share(lambda: _open_store(run_dir, spec, start))
     make_calculation = partial(build, spec, _recorded_start(store))
     worker = Worker(spec, make_calculation, store, stop, pulse, start and start.arrays)
     for line in describe_blocks(worker.calculation):
@@ -102,7 +116,7 @@ def _start(spec: JobSpec) -> HartreeFockRecord:
     return HartreeFockRecord(attributes, {"up": found.up, "down": found.down})
 
 
-def _recorded_start(store: RunStore) -> HartreeFock | None:
+def _recorded_start(store: RunStore | Mirror) -> HartreeFock | None:
     record = store.hartree_fock()
     if record is None:
         return None
@@ -130,4 +144,5 @@ def _provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
 
 def _device_names() -> str:
     kinds = [device.device_kind for device in jax.local_devices()]
-    return ", ".join(f"{kinds.count(kind)} × {kind}" for kind in sorted(set(kinds)))
+    names = ", ".join(f"{kinds.count(kind)} × {kind}" for kind in sorted(set(kinds)))
+    return names if ranks.count() == 1 else f"{ranks.count()} ranks of {names}"

@@ -7,7 +7,8 @@ import traceback
 from pathlib import Path
 
 from vmcjob.errors import DivergedError, RunDirError, VmcJobError
-from vmcjob.run.pulse import Pulse
+from vmcjob.rank import ALONE, Rank
+from vmcjob.run.pulse import Pulse, Silence
 from vmcjob.run.rollback import is_out_of_memory
 from vmcjob.run.stop import StoppedError, StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
@@ -19,18 +20,25 @@ EXIT_CODES = {
     Outcome.PREEMPTED: 75,  # EX_TEMPFAIL: stopped at a checkpoint, start me again
 }
 OUT_OF_MEMORY = "out of memory; use fewer sampler.walkers or a smaller ansatz"
+RANK_LOST = (
+    "another rank of the run has ended or cannot be reached (see `vmcjob logs --rank`); "
+    "submitted again, the run continues"
+)
 log = logging.getLogger("vmcjob")
 
 
-def main(path: Path) -> int:
+def main(path: Path, rank: Rank = ALONE) -> int:
     """Run the run at `path` from its last commit to its end; returns the exit code.
 
+    Of several ranks, none returns: see `_leave`.
     Raises RunDirError, leaving all as it is, if another worker is on it, it is no run directory, or
     it has finished and lost its results: to begin anew is not for us to decide.
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     run_dir = RunDir.open(path)
+    if not rank.is_first:
+        return _accompany(run_dir, rank)
     with run_dir.lock(), stop_on_signals() as stop, Pulse(run_dir) as pulse:
         last = run_dir.read_outcome()
         if last and last.outcome is Outcome.FINISHED and not run_dir.has_results:
@@ -41,11 +49,40 @@ def main(path: Path) -> int:
         if asked and asked.worker != Process.of_pid(os.getpid()):  # it was about an earlier attempt
             run_dir.clear_cancellation()
         run_dir.append_attempt("start")
-        outcome = _outcome(run_dir, stop, pulse)
+        outcome = _outcome(run_dir, rank, stop, pulse)
         run_dir.write_outcome(outcome)
         run_dir.append_attempt("end", outcome=outcome.outcome, message=outcome.message)
     log.info("%s", f"{outcome.outcome} {outcome.message}".rstrip())
-    return EXIT_CODES[outcome.outcome]
+    code = EXIT_CODES[outcome.outcome]
+    if not rank.is_alone:
+        _leave(outcome, code)
+    return code
+
+
+def _accompany(run_dir: RunDir, rank: Rank) -> int:
+    """Work along as one of the other ranks: compute, write nothing, and end when the first does.
+
+    The exit code is 0 for any end that all ranks come to together: the first one names it.
+    """
+    with stop_on_signals() as stop:
+        outcome = _outcome(run_dir, rank, stop, Silence(run_dir))
+        log.info("%s", f"{outcome.outcome} {outcome.message}".rstrip())
+        code = EXIT_CODES[Outcome.FAILED] if outcome.outcome is Outcome.FAILED else 0
+        _leave(outcome, code)  # inside, where a late signal still does no harm
+    return code
+
+
+def _leave(outcome: OutcomeRecord, code: int) -> None:
+    """End this process: with the other ranks, or, when they cannot know that it fails, at once.
+
+    They are waiting for it then, and learn of its end by its absence.
+    """
+    from vmcjob.vmc import ranks
+
+    if outcome.outcome is not Outcome.FAILED:
+        ranks.leave()
+    logging.shutdown()
+    os._exit(code)
 
 
 def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
@@ -62,12 +99,13 @@ def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
     )
 
 
-def _outcome(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> OutcomeRecord:
+def _outcome(run_dir: RunDir, rank: Rank, stop: StopRequest, pulse: Pulse) -> OutcomeRecord:
     """Work until the run ends one way or another, and say which."""
     try:
         # Not before the signal handlers are in place: it takes seconds.
-        from vmcjob.run.attempt import attempt
+        from vmcjob.run.attempt import attempt, join
 
+        join(rank)
         attempt(run_dir, stop, pulse)
     except StoppedError as stopped:
         return OutcomeRecord(outcome=Outcome.PREEMPTED, message=str(stopped))
@@ -78,7 +116,15 @@ def _outcome(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> OutcomeRecord:
     except Exception as error:
         if is_out_of_memory(error):
             return OutcomeRecord(outcome=Outcome.FAILED, message=OUT_OF_MEMORY)
+        if not rank.is_alone and _is_loss(error):
+            log.error("%s", error)
+            return OutcomeRecord(outcome=Outcome.FAILED, message=RANK_LOST)
         # A bug: its traceback goes to the log, its name to the outcome.
         log.error("%s", traceback.format_exc())
         return OutcomeRecord(outcome=Outcome.FAILED, message=f"{type(error).__name__}: {error}")
     return OutcomeRecord(outcome=Outcome.FINISHED)
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether a collective failed: the libraries behind it have no exception of their own."""
+    return any(name in str(error) for name in ("Gloo", "NCCL"))

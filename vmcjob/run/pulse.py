@@ -51,3 +51,10 @@ class Pulse:
                 if self._last is not None and now - self._last.time >= BEAT_S:
                     self._last = replace(self._last, time=now)
                     self._run_dir.write_heartbeat(self._last)
+
+
+class Silence(Pulse):
+    """Of the ranks beside the first: a run has one heartbeat."""
+
+    def beat(self, heartbeat: Heartbeat) -> None:
+        """Nothing is written."""

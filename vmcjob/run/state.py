@@ -16,7 +16,7 @@ WALKERS = "walkers"
 def to_arrays(state: LoopState) -> dict[str, np.ndarray]:
     """The state of all devices: walkers flat over devices, everything else once.
 
-    Without a device axis, so that a run resumes on another number of devices.
+    Without a device axis, so that a run resumes on another number of devices. All ranks take part.
     """
     leaves, _ = tree_flatten_with_path(devices.unreplicate(_without_walkers(state)))
     arrays = {keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
@@ -53,7 +53,7 @@ def take_over(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
         _checked(arrays, keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves
     ]
     state = devices.replicate(jax.tree.unflatten(structure, restored))
-    n_walkers = like.chain.r.shape[0] * like.chain.r.shape[1]
+    n_walkers = devices.count() * like.chain.r.shape[1]
     r = arrays[WALKERS]
     if r.shape[1:] != like.chain.r.shape[2:]:
         found, wanted = r.shape[1], like.chain.r.shape[2]

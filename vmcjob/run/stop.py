@@ -9,18 +9,23 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
 class StopRequest:
-    """Whether a stop was asked for, and by what."""
+    """Whether a stop was asked for, and by which signal; 0 for none."""
 
     def __init__(self) -> None:
-        self.reason: str | None = None
+        self.number = 0
 
-    def set(self, reason: str) -> None:
+    def set(self, number: int) -> None:
         """Ask the worker to commit and stop."""
-        self.reason = reason
+        self.number = number
 
 
 class StoppedError(Exception):
     """The run was asked to stop, has committed, and can be taken up again."""
+
+
+def describe(number: int) -> str:
+    """What a signal that asks for an end has done."""
+    return f"stopped by {signal.Signals(number).name}"
 
 
 @contextmanager
@@ -33,7 +38,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
     def handle(number: int, frame: FrameType | None) -> None:
         del frame
-        stop.set(f"stopped by {signal.Signals(number).name}")
+        stop.set(number)
 
     previous = {number: signal.signal(number, handle) for number in SIGNALS}
     try:

@@ -12,6 +12,8 @@ import numpy as np
 from vmcjob.errors import DivergedError
 from vmcjob.run.blocks import Block, run_blocks
 from vmcjob.run.calculation import Calculation
+from vmcjob.run.edge import agree
+from vmcjob.run.mirror import Mirror
 from vmcjob.run.progress import Progress
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.rollback import (
@@ -28,7 +30,7 @@ from vmcjob.run.stop import StoppedError, StopRequest
 from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
 from vmcjob.store import Checkpoint, Commit, RunStore
-from vmcjob.vmc import devices
+from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import LoopState, StepInfo
 from vmcjob.vmc.loop import Step
 
@@ -57,7 +59,7 @@ class Worker:
         self,
         spec: JobSpec,
         make_calculation: Callable[[Care], Calculation],
-        store: RunStore,
+        store: RunStore | Mirror,
         stop: StopRequest,
         pulse: Pulse,
         start: Mapping[str, np.ndarray] | None = None,
@@ -119,7 +121,8 @@ class Worker:
         except NotFiniteError as error:
             return Cause.NOT_FINITE, error.step
         except Exception as error:
-            if not is_out_of_memory(error):
+            # Another rank may have memory enough, and waits in the middle of a step.
+            if not is_out_of_memory(error) or ranks.count() > 1:
                 raise
             return Cause.OUT_OF_MEMORY, self.position.step + 1
         return None
@@ -189,12 +192,13 @@ class Worker:
     def _at_edge(self) -> None:
         """Between blocks: commit if it is time, stop if that was asked."""
         due = time.monotonic() - self._flushed >= self._spec.output.flush_seconds
-        if due or self._stop.reason:
+        edge = agree(due, self._stop)
+        if edge.is_commit_due or edge.stop_reason:
             self._commit()
-        if self._stop.reason:
+        if edge.stop_reason:
             if self.position.phase is Phase.WARMUP and not self._planned[Phase.PRETRAIN]:
-                raise StoppedError(f"{self._stop.reason} before its first commit; begins anew")
-            raise StoppedError(f"{self._stop.reason}; continues from {self.standing}")
+                raise StoppedError(f"{edge.stop_reason} before its first commit; begins anew")
+            raise StoppedError(f"{edge.stop_reason}; continues from {self.standing}")
 
     def _commit(self) -> None:
         """Write what is pending and where to go on; warm-up is short and simply done again."""

@@ -1,0 +1,67 @@
+"""A run's store as the ranks beside the first know it: the first tells, and it alone writes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from vmcjob.store import Commit, HartreeFockRecord, Restored, RunStore
+from vmcjob.vmc import ranks
+
+
+@dataclass
+class Mirror:
+    """How a store stands, and after each commit will stand, without the rows and the files."""
+
+    n_planned: dict[str, int]
+    n_committed: dict[str, int]
+    rollbacks: tuple[Mapping[str, Any], ...]  # JSON
+    start: HartreeFockRecord | None
+    restored: Restored | None
+
+    @classmethod
+    def of(cls, store: RunStore) -> "Mirror":
+        """What the other ranks have to be told of a store."""
+        restored = store.checkpoint()  # first: a damaged one changes what counts as committed
+        start = store.hartree_fock()
+        return cls(store.n_planned, store.n_committed, store.rollbacks, start, restored)
+
+    def hartree_fock(self) -> HartreeFockRecord | None:
+        """The Hartree–Fock start of the run; None where it had none."""
+        return self.start
+
+    def checkpoint(self) -> Restored | None:
+        """The newest checkpoint; None where none was ever committed."""
+        return self.restored
+
+    def series(self, phase: str) -> dict[str, np.ndarray]:
+        """No rows: they are for the heartbeat, which the first rank writes."""
+        del phase
+        return dict.fromkeys(("step", "energy", "wall_time"), np.empty(0))
+
+    def commit(self, commit: Commit) -> None:
+        """Remember what the first rank writes now."""
+        rows = {"train": commit.train, "evaluate": commit.evaluate}
+        for phase, columns in rows.items():
+            if columns:
+                self.n_committed[phase] += len(columns["energy"])
+        self.n_committed["snapshots"] += len(commit.snapshots)
+        self.restored = Restored(commit.checkpoint, None)
+
+    def record_rollback(self, record: Mapping[str, Any]) -> None:
+        """Remember it: the first rank goes back too."""
+        self.rollbacks = (*self.rollbacks, record)
+
+
+def share(open_store: Callable[[], RunStore]) -> RunStore | Mirror:
+    """The run's store, opened by the first rank only, and what the others are told of it.
+
+    They do not look for themselves: a shared file system may show another host the run as it was.
+    """
+    if not ranks.is_first():
+        return ranks.from_first(None)
+    store = open_store()
+    if ranks.count() > 1:
+        ranks.from_first(Mirror.of(store))
+    return store
