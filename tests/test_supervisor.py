@@ -1,5 +1,6 @@
 """The supervisor with real, if simple, workers; SLURM's programs are stand-ins."""
 
+import hashlib
 import os
 import signal
 import sys
@@ -10,6 +11,8 @@ from dataclasses import replace
 import pytest
 
 from tests.runs import Programs, make_run, wait_until
+from vmcjob.errors import SchedulerError
+from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.supervisor import Job, Supervisor
 
@@ -194,4 +197,73 @@ def test_an_element_of_an_array_is_called_as_people_write_it():
 def test_an_earlier_outcome_does_not_outlive_the_start(run, slurm):
     run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED))
     supervisor(run, "import os; os.kill(os.getpid(), 9)").supervise(JOB)
+    assert run.read_outcome() is None
+
+
+SECOND = Rank(1, 2, "n1:61452")
+# What a rank beside the first writes is in its own files.
+COMPANION = """
+import sys
+print(*sys.argv[2:])
+raise SystemExit(int(sys.argv[2]))
+"""
+
+
+def test_a_job_of_several_tasks_has_a_rank_and_a_place_to_meet(slurm):
+    slurm.make("scontrol", "n1\nn2\n")
+    step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_STEP_NODELIST": "n[1-2]"}
+    assert JOB.rank(step) == Rank(1, 2, "n1:61465")
+    assert slurm.calls("scontrol") == ["show hostnames n[1-2]"]
+    assert JOB.rank({}) == JOB.rank({"SLURM_STEP_NUM_TASKS": "1"}) == ALONE
+    slurm.make("scontrol", code=1)
+    with pytest.raises(SchedulerError, match=r"scontrol show hostnames n\[1-2\]: no answer"):
+        JOB.rank(step)
+
+
+def test_a_rank_beside_the_first_leaves_the_runs_records_alone(run, slurm):
+    """Two nodes that replace the same file would undo each other's words."""
+    before = run.read_submission()
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED))
+    assert supervisor(run, COMPANION, "0").supervise(JOB, SECOND) == 0
+    assert run.read_submission() == before
+    assert run.read_outcome() is not None
+    assert run.read_attempts() == []
+    assert not run.log_path.exists()
+    assert b"".join(run.read_log(rank=1)) == b"0 --rank 1 --ranks 2 --coordinator n1:61452\n"
+    assert slurm.calls("squeue") == slurm.calls("scontrol") == []
+
+
+@pytest.mark.parametrize(("code", "expected", "how"), [(3, 3, "exit code 3"), (137, 9, "SIGKILL")])
+def test_a_rank_beside_the_first_that_ends_badly_says_how_and_ends_the_job(
+    run, slurm, code, expected, how
+):
+    """Its exit code makes srun end the others, which would wait for it."""
+    assert supervisor(run, COMPANION, str(code)).supervise(JOB, SECOND) == expected
+    (line,) = run.read_attempts()
+    assert (line["event"], line["rank"], line["how"]) == ("lost", 1, how)
+    assert run.read_outcome() is None
+
+
+def test_every_rank_in_a_container_has_an_environment_of_its_own(run, slurm, tmp_path):
+    """Their GPUs have different names."""
+    image = tmp_path / "vmc.sif"
+    image.write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    command = (sys.executable, "-c", COMPANION, "-", "0", str(run.environment_path))
+    contained = Supervisor(
+        str(run.path), "h2-abc", command, 1.0, image=str(image), image_sha256=digest
+    )
+    assert contained.supervise(JOB, SECOND) == 0
+    own = run.environment_path_of(1)
+    assert own.read_text() != ""
+    assert not run.environment_path.exists()
+    assert str(own).encode() in b"".join(run.read_log(rank=1))
+
+
+def test_a_rank_that_cannot_start_says_why_beside_the_outcome(run, slurm):
+    """The outcome is the first one's to write; srun's killing it may leave none."""
+    absent = Supervisor(str(run.path), "h2-abc", ("/absent",), 1.0)
+    assert absent.supervise(JOB, SECOND) == 6
+    (line,) = run.read_attempts()
+    assert (line["rank"], line["how"]) == (1, "/absent: No such file or directory")
     assert run.read_outcome() is None

@@ -251,7 +251,9 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     if ticket is not None and (state is State.QUEUED or (state is State.DEAD and ticket.words)):
         return ticket.words
     if state is State.DEAD and (attempts := run.read_attempts()) and "how" in attempts[-1]:
-        return f"the worker ended by {attempts[-1]['how']}"
+        last = attempts[-1]
+        who = f"the worker of rank {last['rank']}" if "rank" in last else "the worker"
+        return f"{who} ended by {last['how']}"
     if state is State.FINISHED and not run.has_results:
         return RESULTS_LOST
     return outcome.message if outcome and not state.is_active else ""

@@ -2,7 +2,8 @@
 
 The batch system starts a `Supervisor` in the Python that submitted it. The worker is another
 process, in this Python or in a container; it is spoken to by one signal and answers by its exit
-code, its outcome and its log.
+code, its outcome and its log. On several nodes there is a supervisor with a worker on each; the
+first one keeps the run's records and talks to the batch system.
 """
 
 import os
@@ -17,7 +18,8 @@ from pathlib import Path
 from types import FrameType
 
 from vmcjob.container import Image, environment, make_cache
-from vmcjob.errors import ContainerError, RunDirError, VmcJobError
+from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
+from vmcjob.rank import ALONE, Rank, port_of
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
 
 STOPPED = 75  # the worker's exit code after it has stopped at a checkpoint
@@ -42,6 +44,20 @@ class Job:
         array, index = environ.get("SLURM_ARRAY_JOB_ID"), environ.get("SLURM_ARRAY_TASK_ID")
         name = f"{array}_{index}" if array and index else raw
         return cls(name, raw, int(environ.get("SLURM_RESTART_COUNT", "0")))
+
+    def rank(self, environ: Mapping[str, str]) -> Rank:
+        """Which of the job's processes this is; they meet on the first one's node."""
+        count = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
+        if count == 1:
+            return ALONE
+        nodes = environ["SLURM_STEP_NODELIST"]
+        hosts = _ask("scontrol", "show", "hostnames", nodes).splitlines()
+        if not hosts:
+            raise SchedulerError(
+                f"scontrol show hostnames {nodes}: no answer; submit the run again"
+            )
+        coordinator = f"{hosts[0]}:{port_of(self.raw_id)}"
+        return Rank(int(environ["SLURM_PROCID"]), count, coordinator)
 
     def end_time(self) -> float | None:
         """When the wall time ends, in seconds since the epoch; None if it never does."""
@@ -77,12 +93,17 @@ class Supervisor:
 
     def __call__(self) -> None:
         """Take one attempt to its end; the process ends with the worker's exit code."""
-        code = self.supervise(Job.from_environment(os.environ))
+        job = Job.from_environment(os.environ)
+        try:
+            code = self.supervise(job, job.rank(os.environ))
+        except SchedulerError as error:
+            _say(str(error))
+            code = error.exit_code
         if code:
             raise SystemExit(code)
 
-    def supervise(self, job: Job) -> int:
-        """One attempt; the exit code that the batch system shall see."""
+    def supervise(self, job: Job, rank: Rank = ALONE) -> int:
+        """One attempt of one rank; the exit code that the batch system shall see."""
         run = RunDir(Path(self.run_dir))
         submission = run.read_submission()
         if submission is None or submission.job_name != self.job_name:
@@ -91,12 +112,16 @@ class Supervisor:
         if submission.cancelled_at is not None:
             _say("the run has been cancelled; nothing to do here")
             return 0
+        if not rank.is_first:
+            return self._accompany(run, rank)
         before = _progress(run)
         end = job.end_time()
         with listen() as inbox:
             try:
-                self._prepare(run)
-                worker = self._start(run, submission, job)
+                self._prepare(run, rank)
+                run.clear_outcome()
+                worker = self._start(run, rank)
+                _record_start(run, submission, job, worker)
             except VmcJobError as error:
                 _say(str(error))
                 run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=str(error)))
@@ -106,39 +131,46 @@ class Supervisor:
         has_moved = after is not None and after != before
         return _conclude(run, worker, job, inbox.first, has_moved=has_moved)
 
-    def _prepare(self, run: RunDir) -> None:
+    def _accompany(self, run: RunDir, rank: Rank) -> int:
+        """One attempt of a rank beside the first: its worker ends well whenever all end together.
+
+        Any other end takes the job down, for the others would wait for this rank.
+        """
+        with listen() as inbox:
+            try:
+                self._prepare(run, rank)
+                worker = self._start(run, rank)
+            except VmcJobError as error:
+                _say(str(error))
+                run.append_attempt("lost", rank=rank.index, how=str(error))
+                return error.exit_code
+            _watch(worker, inbox, None)
+        code = _as_signal(worker.returncode)
+        if code:
+            with suppress(RunDirError):
+                run.append_attempt("lost", rank=rank.index, worker_pid=worker.pid, how=_how(code))
+        return abs(code)
+
+    def _prepare(self, run: RunDir, rank: Rank) -> None:
         """See that the image is the one that was submitted, and say what is seen inside of it."""
         if self.image is None:
             return
         Image(Path(self.image), self.image_sha256).digest()
         cache = make_cache(Path(self.cache), self.image_sha256) if self.cache else None
         text = environment(os.environ, self.image_sha256, has_gpus=self.has_gpus, cache=cache)
-        run.write_environment(text)
+        run.write_environment(text, rank.index)
 
-    def _start(self, run: RunDir, submission: Submission, job: Job) -> subprocess.Popen[bytes]:
-        """Start the worker, its words going to the run's log, and say who works on the run."""
-        run.clear_outcome()
+    def _start(self, run: RunDir, rank: Rank) -> subprocess.Popen[bytes]:
+        """Start the worker, its words going to the run's log."""
+        ours, first = str(run.environment_path_of(rank.index)), str(run.environment_path)
+        command = [ours if word == first else word for word in self.command]
         try:
-            with open(run.log_path, "ab") as log:
-                worker = subprocess.Popen(
-                    self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            with open(run.log_path_of(rank.index), "ab") as log:
+                return subprocess.Popen(
+                    [*command, *rank.options()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
                 )
         except OSError as error:
-            raise ContainerError(f"{self.command[0]}: {error.strerror}") from None
-        ours, theirs = Process.of_pid(os.getpid()), Process.of_pid(worker.pid)
-        run.write_submission(
-            replace(
-                submission,
-                job_id=job.job_id,
-                host=ours.host,
-                pid=ours.pid,
-                process_start=ours.start,
-                worker_pid=theirs.pid,
-                worker_start=theirs.start,
-                started_at=time.time(),
-            )
-        )
-        return worker
+            raise ContainerError(f"{command[0]}: {error.strerror}") from None
 
 
 class Inbox:
@@ -178,12 +210,31 @@ def listen() -> Iterator[Inbox]:
             signal.signal(number, handler)
 
 
+def _record_start(
+    run: RunDir, submission: Submission, job: Job, worker: subprocess.Popen[bytes]
+) -> None:
+    """Say who works on the run."""
+    ours, theirs = Process.of_pid(os.getpid()), Process.of_pid(worker.pid)
+    run.write_submission(
+        replace(
+            submission,
+            job_id=job.job_id,
+            host=ours.host,
+            pid=ours.pid,
+            process_start=ours.start,
+            worker_pid=theirs.pid,
+            worker_start=theirs.start,
+            started_at=time.time(),
+        )
+    )
+
+
 def note_end(run: RunDir, pid: int, code: int) -> None:
     """Say for a worker that could not say it itself how it ended.
 
     One that ended by itself has failed; one that was killed is dead, and goes without an outcome.
     """
-    how = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    how = _how(code)
     # A full disk or a removed run must not take us down; a run that somebody else has locked
     # meanwhile is theirs.
     with suppress(OSError, RunDirError), run.lock():
@@ -240,6 +291,11 @@ def _conclude(
     if reason in ("deadline", WARNING.name) and not job.requeue():
         _say("SLURM did not requeue the job; submitting the run again continues it")
     return STOPPED
+
+
+def _how(code: int) -> str:
+    """An exit code as Popen has it, in words."""
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def _as_signal(code: int) -> int:

@@ -163,6 +163,20 @@ def test_a_dry_run_for_slurm_needs_no_slurm(shell):
     assert not shell.runs.exists()
 
 
+def test_a_run_on_several_nodes_has_a_task_on_each_and_ends_as_one(shell):
+    """A rank that is left alone would wait for the others until the wall time ends."""
+    (shell.cwd / "site.toml").write_text('scheduler = "slurm"\n')
+    options = ("submit", "-n", "--json", "--site", "site.toml", "h.toml")
+    (job,) = json.loads(shell.run(*options).stdout)["jobs"]
+    assert "kill-on-bad-exit" not in job["script"]
+    with (shell.cwd / "h.toml").open("a") as spec:
+        spec.write('[resources]\nnodes = 2\ngpus = 4\ntime = "01:00:00"\n')
+    (job,) = json.loads(shell.run(*options).stdout)["jobs"]
+    assert {"#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1"} <= set(job["script"].splitlines())
+    assert " --kill-on-bad-exit=1 " in job["script"]
+    assert job["gpu_hours"] == 16.0
+
+
 @pytest.mark.parametrize(
     ("options", "code", "message"),
     [

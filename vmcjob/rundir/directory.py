@@ -90,12 +90,20 @@ class RunDir:
     @property
     def log_path(self) -> Path:
         """Everything the workers said, all attempts one after the other."""
-        return self.path / "log.txt"
+        return self.log_path_of(0)
+
+    def log_path_of(self, rank: int) -> Path:
+        """What the workers of one rank said; two hosts must not append to the same file."""
+        return self.path / _with_rank("log.txt", rank)
 
     @property
     def environment_path(self) -> Path:
         """What a worker in a container sees of the environment; written anew by every attempt."""
-        return self.path / "container.env"
+        return self.environment_path_of(0)
+
+    def environment_path_of(self, rank: int) -> Path:
+        """The same for one rank: every host has GPUs of its own."""
+        return self.path / _with_rank("container.env", rank)
 
     @property
     def lock_path(self) -> Path:
@@ -224,9 +232,9 @@ class RunDir:
         """Nobody is asked any more."""
         remove_file(self.submission_path)
 
-    def write_environment(self, text: str) -> None:
+    def write_environment(self, text: str, rank: int = 0) -> None:
         """Say what the environment of the worker's container is."""
-        replace_file(self.environment_path, text)
+        replace_file(self.environment_path_of(rank), text)
 
     def read_environment(self) -> str | None:
         """What the last worker in a container saw of the environment, None without a container."""
@@ -296,16 +304,18 @@ class RunDir:
             return []
         return [event for event in map(parse_object, lines) if event is not None]
 
-    def read_log(self, position: int = 0) -> Iterator[bytes]:
+    def read_log(self, position: int = 0, rank: int = 0) -> Iterator[bytes]:
         """What the workers said from a byte on, as bytes: nobody knows what a crash printed."""
+        path = self.log_path_of(rank)
         try:
-            with open_file(self.log_path) as log:
+            with open_file(path) as log:
                 log.seek(position)
                 yield from iter(lambda: log.read(1 << 16), b"")
         except FileNotFoundError:
-            raise NotFoundError(f"{self.path.name} has not said anything yet") from None
+            who = f"rank {rank} of {self.path.name}" if rank else self.path.name
+            raise NotFoundError(f"{who} has not said anything yet") from None
         except OSError as error:
-            raise RunDirError(f"{self.log_path}: cannot be read: {error.strerror}") from None
+            raise RunDirError(f"{path}: cannot be read: {error.strerror}") from None
 
     @contextmanager
     def lock(self) -> Iterator[None]:
@@ -361,6 +371,12 @@ class RunDir:
             os.rename(staging.path, self.path)
         finally:
             shutil.rmtree(staging.path, ignore_errors=True)
+
+
+def _with_rank(name: str, rank: int) -> str:
+    """The file of a rank; the first one's bears the plain name, as that of a run without others."""
+    stem, dot, ending = name.partition(".")
+    return f"{stem}-{rank}{dot}{ending}" if rank else name
 
 
 def _snapshots(folder: str, names: list[str]) -> list[str]:

@@ -72,12 +72,11 @@ class Options:
     def parameters(self, job_name: str, folder: Path, max_parallel: int) -> dict[str, Any]:
         """The job in submitit's words."""
         resources, gres = self.resources, self.first("gres")
-        cpus = resources.cpus
         return {
             "job_name": job_name,
             "nodes": resources.nodes,
             "ntasks_per_node": 1,
-            "cpus_per_task": cpus,
+            "cpus_per_task": resources.cpus,
             "gpus_per_node": None if gres or not resources.gpus else resources.gpus,
             "gres": gres,
             "time": math.ceil(self.wall_time_s / 60),
@@ -90,11 +89,17 @@ class Options:
             "array_parallelism": max_parallel,
             "wckey": None,  # submitit's own would be refused where wckeys are enforced
             "setup": [*self.site.setup, f"export SUBMITIT_PREEMPT_SIGNAL={WARNING}"],
-            # From 22.05 to 23.11, srun does not see what sbatch was told about CPUs.
-            "srun_args": [] if cpus is None else [f"--cpus-per-task={cpus}"],
+            "srun_args": self._srun_arguments(),
             # Started there, Python finds no modules of the user's beside its own.
             "additional_parameters": {"requeue": True, "chdir": str(folder)} | self.extra(),
         }
+
+    def _srun_arguments(self) -> list[str]:
+        cpus = self.resources.cpus
+        # From 22.05 to 23.11, srun does not see what sbatch was told about CPUs.
+        found = [] if cpus is None else [f"--cpus-per-task={cpus}"]
+        # The ranks beside one that ended badly would wait for it.
+        return [*found, "--kill-on-bad-exit=1"] if self.resources.nodes > 1 else found
 
 
 def load_submitit() -> Any:  # a module, imported by those alone who submit

@@ -111,8 +111,6 @@ def draft(
     root = root.absolute()
     _refuse_strange_paths(root)
     flags.check()
-    for _, task in distinct(plans).values():
-        _refuse_what_is_not_here(task)
     tasks = {RunDir(root / run_id): planned for run_id, planned in distinct(plans).items()}
     seen = queue.look([run for run in tasks if run.exists])
     submitted: list[Submitted] = []
@@ -342,11 +340,6 @@ def _check_time_limit(options: Options) -> None:
             f"partition {partition} allows {found[1]}, and the job asks for more time; "
             "ask for less (-t) or choose another partition (-p)"
         )
-
-
-def _refuse_what_is_not_here(task: Task) -> None:
-    if task.spec.resources.nodes > 1:
-        raise SchedulerError(f"{task.run_id}: runs on several nodes are not here yet")
 
 
 def _refuse_strange_paths(root: Path) -> None:

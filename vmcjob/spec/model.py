@@ -234,7 +234,7 @@ class Output:
 class Resources:
     """What the job needs of a machine, in the words of sbatch."""
 
-    nodes: Annotated[int, between(1, 100_000), "number of machines"] = 1
+    nodes: Annotated[int, between(1, 100_000), "machines that share a run, a rank on each"] = 1
     gpus: Annotated[int, between(0, 1000), "per node"] = 1
     cpus: Annotated[int | None, between(1, 100_000), "per node"] = None
     time: Annotated[str | None, WALL_TIME, "wall time"] = None
