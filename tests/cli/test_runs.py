@@ -155,6 +155,18 @@ def test_logs_are_printed_byte_by_byte(shell):
         assert done.stdout == "step 1\n\udcff\x00 garbage of a crash\n"
 
 
+def test_every_rank_has_a_log_of_its_own(shell):
+    run = finish(make_run(shell.runs))
+    run.log_path.write_text("of the first\n")
+    run.log_path_of(1).write_text("of the second\n")
+    assert shell.run("logs", "h2").stdout == "of the first\n"
+    assert shell.run("logs", "--rank", "1", "h2").stdout == "of the second\n"
+    assert shell.run("logs", "-f", "--rank", "1", "h2").stdout == "of the second\n"
+    done = shell.run("logs", "--rank", "2", "h2")
+    assert done.returncode == 4
+    assert "rank 2 of h2-0123456789 has not said anything yet" in done.stderr
+
+
 def test_logs_of_several_runs_are_refused_with_their_names(shell):
     for number in range(5):
         make_run(shell.runs, f"h2-{number:010}", created=float(number))

@@ -112,10 +112,13 @@ def logs(
     is_job: Annotated[
         bool, typer.Option("--err", help="What its SLURM job said, instead of its workers.")
     ] = False,
+    rank: Annotated[
+        int, typer.Option(min=0, help="Of a run on several nodes, which worker's.")
+    ] = 0,
 ) -> None:
     """Print what the workers of one run said."""
     run = select_run(selector, site, runs)
-    read = _job_reader(run) if is_job else _worker_reader(run)
+    read = _job_reader(run) if is_job else _worker_reader(run, rank)
     for piece in _follow_log(run, read) if follow else read():
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
@@ -210,13 +213,13 @@ def _cut_to_screen(text: str) -> str:
     return "\n".join([lines[0], *lines[1:][-room:]])
 
 
-def _worker_reader(run: "RunDir") -> Reader:
-    """Reads on in the log of the run's workers."""
+def _worker_reader(run: "RunDir", rank: int) -> Reader:
+    """Reads on in the log of the run's workers of one rank."""
     position = 0
 
     def read() -> Iterator[bytes]:
         nonlocal position
-        for piece in run.read_log(position):
+        for piece in run.read_log(position, rank):
             position += len(piece)
             yield piece
 
