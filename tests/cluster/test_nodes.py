@@ -1,0 +1,122 @@
+"""One run on both nodes of a real SLURM: two devices on each, collectives by gloo."""
+
+import os
+import signal
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cluster.cluster import Cluster, Room, series
+from vmcjob.rundir import RunDir
+from vmcjob.store import RunStore
+
+pytestmark = pytest.mark.timeout(900)
+
+N_STEPS = {"train": 20, "evaluate": 500}  # compiling takes longer
+# The order of sums differs, and an update multiplies what that does by the condition of S + λ.
+NUMERICS = '[numerics]\ndtype = "float64"'
+NODES = f"nodes = 2\n{NUMERICS}"
+MANY_DEVICES = "--xla_force_host_platform_device_count"
+
+
+def with_devices(room: Room, n_devices: int) -> Room:
+    """A room whose workers see so many devices on each node."""
+    room.cwd.mkdir(exist_ok=True)
+    return replace(room, extra={"XLA_FLAGS": f"{MANY_DEVICES}={n_devices}"})
+
+
+@pytest.fixture
+def nodes(room: Room) -> Room:
+    return with_devices(room, 2)
+
+
+@pytest.fixture(scope="module")
+def undisturbed(cluster: Cluster, tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A run on both nodes that is left in peace."""
+    room = with_devices(Room(cluster, tmp_path_factory.mktemp("undisturbed")), 2)
+    room.run("submit", room.spec(**N_STEPS, extra=NODES))
+    room.wait_for(FINISHED=1)
+    return room.only_run()
+
+
+def submit(room: Room) -> RunDir:
+    """Such a run, computing."""
+    room.run("submit", room.spec(**N_STEPS, extra=NODES))
+    run = room.only_run()
+    room.wait_until(lambda: is_computing(run), "it computes")
+    return run
+
+
+def is_computing(run: RunDir) -> bool:
+    beat = run.read_heartbeat()
+    return beat is not None and beat.steps_per_s is not None
+
+
+def worker_of_rank(run: RunDir, rank: int) -> int:
+    """The pid of the process that computes as this rank."""
+    ours = [b"run", os.fsencode(run.path), b"--rank", b"%d" % rank]
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            words = path.read_bytes().split(b"\0")
+        except OSError:  # it has ended meanwhile
+            continue
+        if any(words[start : start + len(ours)] == ours for start in range(len(words))):
+            return int(path.parent.name)
+    raise AssertionError(f"there is no worker of rank {rank}")
+
+
+def n_starts(run: RunDir) -> int:
+    return sum(line["event"] == "start" for line in run.read_attempts())
+
+
+def assert_same(run: RunDir, undisturbed: RunDir) -> None:
+    recorded = series(run)
+    for name, column in series(undisturbed).items():
+        np.testing.assert_array_equal(recorded[name], column, err_msg=name)
+
+
+def test_two_nodes_compute_what_one_does_with_as_many_devices(room, undisturbed):
+    """One update equal but for the order of sums, and then the same energy."""
+    alone = with_devices(room, 4)
+    alone.run("submit", alone.spec(**N_STEPS, extra=NUMERICS))
+    alone.wait_for(FINISHED=1)
+    one, two = series(alone.only_run()), series(undisturbed)
+    for name in ("train/energy", "train/variance", "train/grad_norm"):
+        np.testing.assert_allclose(two[name][:2], one[name][:2], rtol=1e-5, err_msg=name)
+    energies = [found["evaluate/energy"] for found in (one, two)]
+    errors = [column.std() / np.sqrt(len(column) / 10) for column in energies]
+    assert abs(energies[0].mean() - energies[1].mean()) < 5 * np.hypot(*errors)
+    provenance = RunStore.open(undisturbed.store_path).attrs["provenance"]
+    assert provenance["devices"] == "2 ranks of 2 × cpu"
+    assert b"rank 1 of 2 meets the others at n1:" in b"".join(undisturbed.read_log(rank=1))
+
+
+def test_a_killed_rank_takes_the_job_down_and_resume_goes_on(nodes, undisturbed):
+    run = submit(nodes)
+    os.kill(worker_of_rank(run, 1), signal.SIGKILL)
+    since = time.monotonic()
+    nodes.wait_until(lambda: not nodes.cluster.job_ids(nodes.cwd), "the job has ended")
+    assert time.monotonic() - since < 60.0
+    (state,) = nodes.states()
+    assert state in ("DEAD", "FAILED")
+    lost = [line for line in run.read_attempts() if line["event"] == "lost" and "rank" in line]
+    assert [(line["rank"], line["how"]) for line in lost] == [(1, "SIGKILL")]
+    nodes.run("resume", "@last")
+    nodes.wait_for(FINISHED=1)
+    assert_same(run, undisturbed)
+
+
+def test_a_warning_stops_all_ranks_at_one_step_and_the_job_comes_back(nodes, undisturbed):
+    """SLURM sends it to every task; each supervisor passes one signal on to its own worker."""
+    run = submit(nodes)
+    submission = run.read_submission()
+    assert submission is not None
+    assert submission.job_id is not None
+    nodes.cluster.call("scancel", "--signal=URG", submission.job_id)
+    nodes.wait_until(lambda: n_starts(run) == 2, "the second attempt has begun")
+    nodes.wait_for(FINISHED=1)
+    assert [line for line in run.read_attempts() if line["event"] == "lost"] == []
+    assert_same(run, undisturbed)
