@@ -15,6 +15,22 @@ from vmcjob.spec import Container
 RUN = RunDir(Path("/runs/h 1"))
 
 
+def test_a_site_may_say_where_the_images_of_specs_are(tmp_path: Path) -> None:
+    """A link out of the folder, or `..`, does not help; the site's own image is its own affair."""
+    shared, secret = tmp_path / "shared", tmp_path / "secret.sif"
+    shared.mkdir()
+    secret.touch()
+    (shared / "link.sif").symlink_to(secret)
+    site = Containers(image="/elsewhere/site.sif", image_folders=(str(shared),))
+    inside = find_image(Container(image=str(shared / "own.sif")), site)
+    assert inside is not None
+    assert inside.path == shared / "own.sif"
+    assert find_image(Container(), site) is not None
+    for path in (secret, shared / "link.sif", shared / ".." / "secret.sif"):
+        with pytest.raises(ContainerError, match=f"{secret} is outside of {shared}"):
+            find_image(Container(image=str(path)), site)
+
+
 def test_the_line_names_what_is_seen_inside_and_nothing_else():
     data, cache = ("/data:/data:ro",), Path("/home/me/.cache/vmcjob")
     image = Image(Path("/images/vmc.sif"), None, ("--userns",), data, cache)

@@ -4,7 +4,7 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -70,16 +70,30 @@ class Image:
 
 
 def find_image(spec: Container, site: Containers) -> Image | None:
-    """The image that a spec asks for, else the site's; None for none."""
+    """The image that a spec asks for, else the site's; None for none.
+
+    ContainerError if the site does not take images from where the spec's is.
+    """
     path = spec.image or site.image
     if path is None:
         return None
+    if spec.image and site.image_folders:
+        _refuse_outside(Path(spec.image), site.image_folders)
     pinned = spec.sha256 or (None if spec.image else site.sha256)
     cache = None
     if site.compile_cache != NO_CACHE:
         cache = Path(site.compile_cache or DEFAULT_CACHE).expanduser().absolute()
         refuse_unbindable(cache)
     return Image(Path(path).absolute(), pinned, site.options, site.binds, cache)
+
+
+def _refuse_outside(image: Path, folders: Sequence[str]) -> None:
+    """Wherever links lead: what counts is the file that would be run."""
+    if not any(image.resolve().is_relative_to(Path(folder).resolve()) for folder in folders):
+        raise ContainerError(
+            f"container.image: {image.resolve()} is outside of {', '.join(folders)}, from where "
+            "alone the site profile lets specs take images; move it there, or leave the key out"
+        )
 
 
 @cache

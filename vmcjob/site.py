@@ -32,6 +32,9 @@ class Containers:
         str | None, ONE_LINE, "an Apptainer image for specs that name none; ~ and $VARIABLES"
     ] = None
     sha256: Annotated[str | None, DIGEST, "that this image must have"] = None
+    image_folders: Annotated[
+        tuple[Annotated[str, ONE_LINE], ...], "where the images of specs must be; none: anywhere"
+    ] = ()
     compile_cache: Annotated[
         str | None, ONE_LINE, 'where programs are kept that were compiled in images; or "off"'
     ] = None
@@ -53,6 +56,7 @@ class Site:
         Literal["auto", "local", "slurm"], "auto: SLURM where there is sbatch, else local"
     ] = "auto"
     max_parallel: Annotated[int, at_least(1), "runs at a time without a scheduler"] = 1
+    private: Annotated[bool, "whether what is written is closed to all other users"] = False
     slurm: Slurm = Slurm()
     container: Containers = Containers()
 

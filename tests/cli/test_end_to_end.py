@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import sys
 
 import numpy as np
 import pytest
@@ -98,6 +99,29 @@ def test_a_rerun_with_cached_programs_ends_with_the_same_numbers(shell):
         for name, column in first.series(group).items():
             if name != "wall_time":
                 np.testing.assert_array_equal(second.series(group)[name], column)
+
+
+# `vmcjob submit` by a user whose files anybody may write.
+CARELESS = """
+import os
+os.umask(0)
+from vmcjob.cli import main
+main()
+"""
+
+
+@pytest.mark.parametrize("private", [False, True])
+def test_nobody_else_may_write_into_a_run_or_read_a_private_one(shell, private):
+    """Whatever the user's umask; worker, launcher and log included."""
+    write_spec(shell, 64)
+    (shell.cwd / "site.toml").write_text(f"private = {str(private).lower()}")
+    arguments = ("submit", "--site", "site.toml", "--follow", "h.toml")
+    done = shell.run(*arguments, python=(sys.executable, "-c", CARELESS))
+    assert done.returncode == 0, done.stderr
+    forbidden = 0o077 if private else 0o002
+    paths = [shell.runs, *shell.runs.rglob("*")]
+    assert len(paths) > 50
+    assert [path for path in paths if path.stat().st_mode & forbidden] == []
 
 
 def step_of_training(run: RunDir) -> int:

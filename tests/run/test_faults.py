@@ -5,6 +5,8 @@ import os
 import select
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -152,3 +154,42 @@ def is_first_to_speak(first: subprocess.Popen[bytes], second: subprocess.Popen[b
     ready, _, _ = select.select(outputs, [], [], 120.0)
     assert ready
     return first.stdout in ready
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of its own, with room for a run and little more."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)]
+    if os.geteuid() or subprocess.run(mount, capture_output=True, check=False).returncode:
+        pytest.skip("mounting a file system is for root")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+def test_a_full_disk_ends_a_run_which_resumes_when_there_is_room(
+    undisturbed: RunDir, small_disk: Path
+) -> None:
+    """Filled to the last byte under a working run: exit code 1, a sentence, and nothing lost."""
+    run = make_run(small_disk)
+    worker = start(run)
+    has_begun = has_committed(run, "train", 5)
+    while not has_begun():
+        assert worker.poll() is None
+    fill(small_disk / "filler")
+    exit_code, log = finish(worker)
+    assert exit_code == 1
+    assert "Traceback" not in log
+    assert os.strerror(errno.ENOSPC) in log
+    assert 5 <= RunStore.open(run.store_path).n_committed["train"] <= 60
+    (small_disk / "filler").unlink()
+    assert finish(start(run))[0] == 0
+    assert_same(results(run), results(undisturbed))
+
+
+def fill(path: Path) -> None:
+    """Write until nothing more fits; what others free meanwhile is taken too."""
+    with open(path, "wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(bytes(4096))

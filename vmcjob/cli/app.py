@@ -69,7 +69,8 @@ def vmcjob(
 
 
 def main() -> None:
-    """The `vmcjob` command."""
+    """The `vmcjob` command; nothing that it or its workers write is open to everybody's writing."""
+    os.umask(os.umask(0o077) | 0o002)
     forgive_encodings()
     try:
         app(prog_name="vmcjob")

@@ -57,10 +57,15 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def resolve_site(profile: Path | None, runs: Path | None) -> "Site":
-    """The site that the options name, its runs root replaced when they say so."""
+    """The site that the options name, its runs root replaced when they say so.
+
+    A private one closes what this process, and all that it starts, is going to write.
+    """
     from vmcjob.site import load_site
 
     site = load_site(profile, os.environ)
+    if site.private:
+        os.umask(0o077)
     return site if runs is None else replace(site, runs=runs)
 
 
