@@ -21,6 +21,7 @@ jax.config.update("jax_enable_compilation_cache", False)
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How thorough the tests are that have no natural end."""
     parser.addoption("--kills", type=int, default=2, help="SIGKILLs for each kind of run")
+    parser.addoption("--cases", type=int, default=20_000, help="damaged specs")
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -30,6 +31,18 @@ def pytest_configure(config: pytest.Config) -> None:
         config.add_cleanup(folder.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+
+
+@pytest.fixture
+def n_kills(request: pytest.FixtureRequest) -> int:
+    """How often to kill each kind of run."""
+    return int(str(request.config.getoption("--kills")))
+
+
+@pytest.fixture
+def n_cases(request: pytest.FixtureRequest) -> int:
+    """How many damaged specs to read."""
+    return int(str(request.config.getoption("--cases")))
 
 
 @pytest.fixture

@@ -16,14 +16,6 @@ from vmcjob.store import RunStore
 SHORT = HELIUM.replace('kind = "sr"\ncg_iterations = 3\n', 'kind = "{}"\n').replace("60", "100")
 
 
-@pytest.fixture
-def n_kills(request: pytest.FixtureRequest) -> int:
-    """How often to kill."""
-    number = request.config.getoption("--kills")
-    assert isinstance(number, int)
-    return number
-
-
 @pytest.mark.parametrize("n_devices", [1, 2])
 @pytest.mark.parametrize("kind", ["sr", "spring", "kfac"])
 def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
