@@ -106,3 +106,12 @@ def test_a_profile_that_was_asked_for_has_to_exist(tmp_path: Path) -> None:
         load_site(missing, {})
     with pytest.raises(NotFoundError, match=r"no such file; \$VMCJOB_SITE names it"):
         load_site(None, {"VMCJOB_SITE": str(missing)})
+
+
+def test_folders_of_images_are_filled_in_like_other_paths(tmp_path: Path) -> None:
+    """Left as they are written, they would refuse every image."""
+    path = profile(tmp_path, '[container]\nimage_folders = ["$SHARED/images", "~/own"]')
+    site = load_site(path, {"HOME": "/home/ada", "SHARED": "/shared"})
+    assert site.container.image_folders == ("/shared/images", "/home/ada/own")
+    with pytest.raises(SpecError, match="container.image_folders: .* no variable SHARED"):
+        load_site(path, {"HOME": "/home/ada"})

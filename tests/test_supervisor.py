@@ -244,6 +244,18 @@ def test_a_rank_beside_the_first_that_ends_badly_says_how_and_ends_the_job(
     assert run.read_outcome() is None
 
 
+def test_a_first_rank_that_is_ended_for_a_lost_one_says_which(run, slurm):
+    """srun's signal would look like a preemption, and nobody would read what went wrong."""
+    supervisor(run, COMPANION, "3").supervise(JOB, SECOND)
+    dying = supervisor(run, "import os, signal; os.kill(os.getpid(), signal.SIGUSR2)")
+    assert dying.supervise(JOB) == signal.SIGUSR2
+    outcome = run.read_outcome()
+    assert outcome is not None
+    assert (outcome.outcome, outcome.message) == (Outcome.FAILED, "rank 1 was lost: exit code 3")
+    assert dying.supervise(replace(JOB, n_restarts=1)) == signal.SIGUSR2
+    assert run.read_outcome() is None
+
+
 def test_every_rank_in_a_container_has_an_environment_of_its_own(run, slurm, tmp_path):
     """Their GPUs have different names."""
     image = tmp_path / "vmc.sif"

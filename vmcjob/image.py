@@ -57,6 +57,8 @@ def inspect(path: Path) -> Facts:
         )
     except FileNotFoundError:
         raise ContainerError(MISSING) from None
+    except OSError as error:
+        raise ContainerError(f"apptainer: {error.strerror}") from None
     try:
         labels = json.loads(done.stdout)["data"]["attributes"]["labels"]
     except (ValueError, KeyError, TypeError):

@@ -102,7 +102,12 @@ def _read(path: Path, environ: Mapping[str, str]) -> Site:
             words = f"the environment has no variable {problem.args[0]}"
             return reader.finish(reader.complain(("container", key), words))
         site = replace(site, container=replace(site.container, **{key: filled}))
-    return site
+    try:
+        folders = tuple(str(_fill_in(path, environ)) for path in site.container.image_folders)
+    except KeyError as problem:
+        words = f"the environment has no variable {problem.args[0]}"
+        return reader.finish(reader.complain(("container", "image_folders"), words))
+    return replace(site, container=replace(site.container, image_folders=folders))
 
 
 def _fill_in(path: str, environ: Mapping[str, str]) -> Path:

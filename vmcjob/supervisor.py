@@ -45,6 +45,11 @@ class Job:
         name = f"{array}_{index}" if array and index else raw
         return cls(name, raw, int(environ.get("SLURM_RESTART_COUNT", "0")))
 
+    @property
+    def attempt(self) -> str:
+        """This attempt of the job: SLURM may start it several times."""
+        return f"{self.raw_id}.{self.n_restarts}"
+
     def rank(self, environ: Mapping[str, str]) -> Rank:
         """Which of the job's processes this is; they meet on the first one's node."""
         count = int(environ.get("SLURM_STEP_NUM_TASKS", "1"))
@@ -113,7 +118,7 @@ class Supervisor:
             _say("the run has been cancelled; nothing to do here")
             return 0
         if not rank.is_first:
-            return self._accompany(run, rank)
+            return self._accompany(run, rank, job)
         before = _progress(run)
         end = job.end_time()
         with listen() as inbox:
@@ -131,7 +136,7 @@ class Supervisor:
         has_moved = after is not None and after != before
         return _conclude(run, worker, job, inbox.first, has_moved=has_moved)
 
-    def _accompany(self, run: RunDir, rank: Rank) -> int:
+    def _accompany(self, run: RunDir, rank: Rank, job: Job) -> int:
         """One attempt of a rank beside the first: its worker ends well whenever all end together.
 
         Any other end takes the job down, for the others would wait for this rank.
@@ -142,13 +147,12 @@ class Supervisor:
                 worker = self._start(run, rank)
             except VmcJobError as error:
                 _say(str(error))
-                run.append_attempt("lost", rank=rank.index, how=str(error))
+                _note_loss(run, rank, job, str(error))
                 return error.exit_code
             _watch(worker, inbox, None)
         code = _as_signal(worker.returncode)
         if code:
-            with suppress(RunDirError):
-                run.append_attempt("lost", rank=rank.index, worker_pid=worker.pid, how=_how(code))
+            _note_loss(run, rank, job, _how(code), worker.pid)
         return abs(code)
 
     def _prepare(self, run: RunDir, rank: Rank) -> None:
@@ -229,6 +233,20 @@ def _record_start(
     )
 
 
+def _note_loss(run: RunDir, rank: Rank, job: Job, how: str, pid: int | None = None) -> None:
+    """Say that a rank beside the first has ended before the others; a full disk may forbid it."""
+    with suppress(RunDirError):
+        run.append_attempt("lost", rank=rank.index, job=job.attempt, worker_pid=pid, how=how)
+
+
+def _lost_rank(run: RunDir, job: Job) -> str | None:
+    """Why this attempt lost a rank, if it did: the others are ended for it, without a fault."""
+    for line in run.read_attempts():
+        if line.get("event") == "lost" and line.get("job") == job.attempt:
+            return f"rank {line.get('rank')} was lost: {line.get('how')}"
+    return None
+
+
 def note_end(run: RunDir, pid: int, code: int) -> None:
     """Say for a worker that could not say it itself how it ended.
 
@@ -270,7 +288,9 @@ def _conclude(
     code, outcome = _as_signal(worker.returncode), run.read_outcome()
     if code < 0 and outcome is not None:  # a signal that came after its last word
         code = {Outcome.FINISHED: 0, Outcome.PREEMPTED: STOPPED}.get(outcome.outcome, code)
-    if reason and code in (-STOP_SIGNAL, -signal.SIGTERM) and outcome is None:
+    if code < 0 and outcome is None and (why := _lost_rank(run, job)):
+        run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=why))
+    elif reason and code in (-STOP_SIGNAL, -signal.SIGTERM) and outcome is None:
         words = f"stopped by {reason} before it began; continues where it stopped"
         run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=words))
         code = STOPPED

@@ -102,7 +102,8 @@ class Room:
 
     @property
     def environment(self) -> dict[str, str]:
-        kept = {k: v for k, v in os.environ.items() if not k.startswith(("VMCJOB_", "SLURM_"))}
+        ours_alone = ("VMCJOB_", "SLURM_", "JAX_")  # jobs have the cache that vmcjob gives them
+        kept = {k: v for k, v in os.environ.items() if not k.startswith(ours_alone)}
         ours = {
             "HOME": str(self.cwd),
             "PYTHONPATH": str(Path(vmcjob.__file__).parents[1]),

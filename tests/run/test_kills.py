@@ -2,8 +2,10 @@
 
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +15,7 @@ from tests.run.harness import HELIUM, assert_same, finish, make_run, results, st
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.store import RunStore
 
+pytestmark = pytest.mark.timeout(900)
 SHORT = HELIUM.replace('kind = "sr"\ncg_iterations = 3\n', 'kind = "{}"\n').replace("60", "100")
 
 
@@ -29,9 +32,10 @@ def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
     if kind == "kfac":
         pytest.importorskip("kfac_jax")
     moments = random.Random(f"{kind} on {n_devices}")
-    undisturbed = make_run(tmp_path / "undisturbed", SHORT.format(kind))
-    code, log = finish(start(undisturbed, n_devices))
-    assert code == 0, log
+    for name in ("compiled", "undisturbed"):  # those to be killed need not compile either
+        undisturbed = make_run(tmp_path / name, SHORT.format(kind))
+        code, log = finish(start(undisturbed, n_devices))
+        assert code == 0, log
     expected, seconds = results(undisturbed), working_seconds(undisturbed)
     run, kills = make_run(tmp_path / "0", SHORT.format(kind)), 0
     while kills < n_kills:
@@ -56,7 +60,8 @@ def is_killed(run: RunDir, n_devices: int, seconds: float) -> bool:
     worker = start(run, n_devices)
     while worker.poll() is None and not is_working(run, worker.pid):
         time.sleep(0.005)
-    time.sleep(seconds)
+    with suppress(subprocess.TimeoutExpired):
+        worker.wait(seconds)
     worker.send_signal(signal.SIGKILL)
     code, log = finish(worker)
     assert code in (0, -signal.SIGKILL), log

@@ -109,7 +109,8 @@ def _find(path: Path | None, spec_path: Path | None, profile: Path | None) -> "I
         if known is None:
             raise UsageError("which image? Name one, or a spec or site whose [container] has one")
         return known
-    pin = known.pinned if known and known.path == path.absolute() else wish.sha256
+    is_known = known is not None and known.path.resolve() == path.resolve()
+    pin = known.pinned if known and is_known else wish.sha256
     return Image(path.absolute(), pin, containers.options)
 
 

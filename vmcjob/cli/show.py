@@ -141,7 +141,10 @@ def _read_script(run: "RunDir") -> tuple[Path, str] | None:
     from vmcjob.scheduler import find_script
 
     path = find_script(run)
-    return None if path is None else (path, path.read_text("utf-8", "replace"))
+    try:
+        return None if path is None else (path, path.read_text("utf-8", "replace"))
+    except OSError:  # closed to us, or removed just now
+        return None
 
 
 def _variables(environment: str) -> dict[str, str]:

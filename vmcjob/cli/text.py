@@ -71,7 +71,7 @@ def format_point(point: Mapping[str, object]) -> str:
 def align_facts(facts: Mapping[str, str]) -> str:
     """One line per fact that is known: its name and, in a column, what it is."""
     known = {name: value for name, value in facts.items() if value}
-    width = max(map(len, known))
+    width = max(map(len, known), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in known.items())
 
 

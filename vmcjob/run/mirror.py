@@ -1,5 +1,6 @@
 """A run's store as the ranks beside the first know it: the first tells, and it alone writes."""
 
+import logging
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -8,6 +9,8 @@ import numpy as np
 
 from vmcjob.store import Commit, HartreeFockRecord, Restored, RunStore
 from vmcjob.vmc import ranks
+
+log = logging.getLogger("vmcjob")
 
 
 @dataclass
@@ -63,5 +66,8 @@ def share(open_store: Callable[[], RunStore]) -> RunStore | Mirror:
         return ranks.from_first(None)
     store = open_store()
     if ranks.count() > 1:
-        ranks.from_first(Mirror.of(store))
+        mirror = Mirror.of(store)
+        if mirror.restored and mirror.restored.warning:
+            log.warning("%s", mirror.restored.warning)  # a store says it only once
+        ranks.from_first(mirror)
     return store

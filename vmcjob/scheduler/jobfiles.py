@@ -1,5 +1,6 @@
 """What a run's job leaves in the folder of its submission: its script, and its own logs."""
 
+import os
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -20,7 +21,7 @@ def find_script(run: RunDir) -> Path | None:
         return None
     folder, job_id = job
     path = folder / f"{job_id.partition('_')[0]}_submission.sh"  # one for a whole array
-    return path if path.is_file() else None
+    return path if os.path.isfile(path) else None  # unlike Path, no error without permission
 
 
 def read_job_logs(run: RunDir, seen: dict[Path, int]) -> Iterator[bytes]:

@@ -48,6 +48,9 @@ def join(coordinator: str, n_ranks: int, rank: int) -> None:
     if len(set(n_devices)) > 1:
         shown = ", ".join(f"rank {index}: {n}" for index, n in enumerate(n_devices))
         raise UnevenRanksError(f"every rank needs as many devices as the others, got {shown}")
+    # The first collective opens gloo's connections, and gives up after 30 s: so now that all are
+    # here, and not while the first rank is busy with Hartree-Fock.
+    exchange(np.zeros((), np.int32))
 
 
 def leave() -> None:
