@@ -113,5 +113,5 @@ def test_folders_of_images_are_filled_in_like_other_paths(tmp_path: Path) -> Non
     path = profile(tmp_path, '[container]\nimage_folders = ["$SHARED/images", "~/own"]')
     site = load_site(path, {"HOME": "/home/ada", "SHARED": "/shared"})
     assert site.container.image_folders == ("/shared/images", "/home/ada/own")
-    with pytest.raises(SpecError, match="container.image_folders: .* no variable SHARED"):
+    with pytest.raises(SpecError, match=r"container.image_folders: .* no variable SHARED"):
         load_site(path, {"HOME": "/home/ada"})
