@@ -15,7 +15,7 @@ from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.timeout(900)
 
-N_STEPS = {"train": 20, "evaluate": 500}  # compiling takes longer
+N_STEPS = {"train": 20, "evaluate": 3000}  # enough to be disturbed in
 # The order of sums differs, and an update multiplies what that does by the condition of S + λ.
 NUMERICS = '[numerics]\ndtype = "float64"'
 NODES = f"nodes = 2\n{NUMERICS}"
