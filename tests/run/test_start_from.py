@@ -52,15 +52,28 @@ def test_a_run_begins_where_another_ended(finished: RunDir) -> None:
     assert provenance["start_from"] == wanted
 
 
-def test_a_run_of_another_wave_function_is_no_start(finished: RunDir) -> None:
-    """The sentence says which parameters differ."""
-    run = start_from(finished, HELIUM.replace("one_electron_width = 8", "one_electron_width = 9"))
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("one_electron_width = 8", "one_electron_width = 9", "has another [ansatz]; expected the"),
+        ("one_electron_width = 8", "one_electron_width = 8\njastrow = false", "another [ansatz]"),
+        ('["He", 0.0, 0.0, 0.0]', '["Li", 0.0, 0.0, 0.0]', "has 1 and 1 electrons of either spin"),
+        ("[train]", '[numerics]\ndtype = "float64"\n[train]', "has numerics.dtype float32"),
+    ],
+    ids=["width", "jastrow", "electrons", "dtype"],
+)
+def test_a_run_of_another_wave_function_is_no_start(
+    finished: RunDir, old: str, new: str, words: str
+) -> None:
+    """Also where its parameters would fit, or be more than are wanted."""
+    run = start_from(finished, HELIUM.replace(old, new))
     code, _ = finish(start(run))
     outcome = run.read_outcome()
     assert code == 1
     assert outcome is not None
     assert outcome.outcome is Outcome.FAILED
-    assert "checkpoint of another calculation: params/" in outcome.message
+    assert outcome.message.startswith(f"train.start_from: {finished.path.name} has ")
+    assert words in outcome.message
 
 
 def test_a_run_that_is_not_there_or_not_finished_is_refused(tmp_path: Path) -> None:

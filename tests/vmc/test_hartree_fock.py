@@ -76,3 +76,17 @@ def test_an_element_without_basis_is_told() -> None:
     heavy = System(((0.0, 0.0, 0.0),), (92,), 46, 46)
     with pytest.raises(HartreeFockError, match="no basis cc-pvdz"):
         solve(heavy, "cc-pvdz")
+
+
+@pytest.mark.parametrize(
+    ("charge", "n_up", "n_down", "basis", "words"),
+    [
+        (37, 19, 18, "def2-svp", "no functions for the cores of heavy atoms"),
+        (2, 2, 0, "sto-3g", "has 1 functions for 2 electrons of one spin"),
+    ],
+)
+def test_a_basis_too_small_for_the_electrons_is_told(charge, n_up, n_down, basis, words) -> None:
+    """Without the core's potential pyscf would fill a valence basis with all electrons."""
+    atom = System(((0.0, 0.0, 0.0),), (charge,), n_up, n_down)
+    with pytest.raises(HartreeFockError, match=words):
+        solve(atom, basis)

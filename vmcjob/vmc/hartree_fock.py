@@ -17,6 +17,7 @@ from vmcjob.vmc.system import System
 if TYPE_CHECKING:
     from pyscf.gto import Mole
 
+FIRST_WITH_POTENTIAL = 37  # rubidium: from there on def2 leaves the core to a potential
 Method = Literal["rhf", "uhf", "rohf"]
 
 
@@ -40,11 +41,18 @@ def solve(system: System, basis: str, method: Method | None = None) -> HartreeFo
     """The Hartree–Fock ground state; by default restricted for closed shells, else unrestricted.
 
     Where plain iteration does not converge, second-order iteration goes on from there.
-    Raises HartreeFockError if the basis does not know an element.
+    Raises HartreeFockError if the basis does not know an element, leaves its core to a potential,
+    or has fewer functions than there are electrons of a spin.
     """
     from pyscf import scf
 
+    if basis.startswith("def2") and max(system.charges) >= FIRST_WITH_POTENTIAL:
+        raise HartreeFockError(f"basis {basis} has no functions for the cores of heavy atoms")
     molecule = _molecule(system, basis)
+    if molecule.nao < system.n_up:
+        raise HartreeFockError(
+            f"basis {basis} has {molecule.nao} functions for {system.n_up} electrons of one spin"
+        )
     method = method or ("rhf" if system.n_up == system.n_down else "uhf")
     solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
     solver.kernel()
