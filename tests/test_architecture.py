@@ -25,6 +25,7 @@ ROOMS: dict[str, set[str]] = {
         "spec",
         "supervisor",
         "container",
+        "store",  # a run that goes on from another's results is given a copy of them
     }
     | BASE,
     "image": {"container"} | BASE,

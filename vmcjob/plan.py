@@ -2,9 +2,17 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from vmcjob.spec import JobSpec, Point, SpecFile, science, science_sha256
+from vmcjob.spec import (
+    JobSpec,
+    Point,
+    SpecFile,
+    dump_spec,
+    load_resolved,
+    science,
+    science_sha256,
+)
 
 _RUN_ID_DIGITS = 10  # 40 bits: a million runs of one name share a digest once in two
 
@@ -19,6 +27,7 @@ class Task:
     seed: int
     spec: JobSpec
     science_sha256: str
+    continues: str | None = None  # the run of fewer evaluation steps whose results it begins with
 
 
 @dataclass(frozen=True)
@@ -31,7 +40,15 @@ class Plan:
 
 def make_plan(spec_file: SpecFile) -> Plan:
     """Name every run after its science and seed, so that planning it again finds it again."""
-    return Plan(spec_file.source, tuple(_make_task(point) for point in spec_file.points))
+    return Plan(spec_file.source, tuple(map(_make_task, spec_file.points)))
+
+
+def make_longer(task: Task, more_steps: int) -> Task:
+    """The run that has so many evaluation steps more; SpecError if these are too many."""
+    steps = task.spec.evaluate.steps + more_steps
+    spec = replace(task.spec, evaluate=replace(task.spec.evaluate, steps=steps))
+    spec = load_resolved(dump_spec(spec), f"{task.run_id} with --more-steps {more_steps}")
+    return replace(_make_task(Point(task.point, spec)), continues=task.run_id)
 
 
 def _make_task(point: Point) -> Task:

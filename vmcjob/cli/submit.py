@@ -45,6 +45,15 @@ MaxParallel = Annotated[
 IsFollowed = Annotated[
     bool, typer.Option("--follow", "-f", help="Show progress; ^C leaves the runs alone.")
 ]
+MoreSteps = Annotated[
+    int | None,
+    typer.Option(
+        "--more-steps",
+        min=1,
+        metavar="N",
+        help="Evaluate finished runs for N steps more, each in a new run with all that it has.",
+    ),
+]
 IsDry = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Print what would be submitted, and stop.")
 ]
@@ -116,11 +125,12 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     gres: Gres = None,
     constraint: Constraint = None,
     extra: Extra = None,
+    more_steps: MoreSteps = None,
 ) -> None:
-    """Go on with runs that stopped half-way, failed or died.
+    """Go on with runs that stopped half-way, failed or died; or with finished ones, for longer.
 
     Their own directories say what they compute; the spec file is not read again. What is queued,
-    running or finished is left alone.
+    running or finished is left alone, unless --more-steps asks for a smaller error bar.
     """
     from vmcjob.resources import Request
 
@@ -144,7 +154,10 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
         is_dry=is_dry,
         as_json=as_json,
     )
-    _hand_in_again(select_runs(selectors, site, runs), wishes)
+    chosen = select_runs(selectors, site, runs)
+    if more_steps is not None:
+        _require_finished(chosen)
+    _hand_in_again(chosen, wishes, more_steps)
 
 
 @app.command(cls=Command)
@@ -211,18 +224,33 @@ def _refuse_active(chosen: "list[RunDir]") -> None:
         raise UsageError("\n".join(words))
 
 
-def _hand_in_again(chosen: "list[RunDir]", wishes: Wishes) -> None:
+def _require_finished(chosen: "list[RunDir]") -> None:
+    """UsageError if one of the runs has steps left to do."""
+    from vmcjob import scheduler
+    from vmcjob.status import State, examine
+
+    queue = scheduler.look(chosen)
+    rows = [examine(run, queue) for run in chosen]
+    if unfinished := [row for row in rows if row.state is not State.FINISHED]:
+        words = "--more-steps is for finished runs: without it, resume goes on where this one is"
+        raise UsageError(
+            "\n".join(f"{row.run_id}: {row.state.lower()}; {words}" for row in unfinished)
+        )
+
+
+def _hand_in_again(chosen: "list[RunDir]", wishes: Wishes, more_steps: int | None = None) -> None:
     """Hand runs in as their own directories describe them, each in its own runs root."""
     folders: dict[Path, list[Plan]] = {}
     for run in chosen:
-        folders.setdefault(run.path.absolute().parent, []).append(_plan_again(run))
+        plan = _plan_again(run, more_steps)
+        folders.setdefault(run.path.absolute().parent, []).append(plan)
     for folder, plans in folders.items():
         hand_in(plans, replace(wishes, place=replace(wishes.place, runs=folder)))
 
 
-def _plan_again(run: "RunDir") -> "Plan":
-    """The plan of one run, from its own directory."""
-    from vmcjob.plan import Plan, Task
+def _plan_again(run: "RunDir", more_steps: int | None) -> "Plan":
+    """The plan of one run, or of one that goes on from it, from its own directory."""
+    from vmcjob.plan import Plan, Task, make_longer
     from vmcjob.spec import load_resolved
 
     record = run.read_record()
@@ -231,7 +259,7 @@ def _plan_again(run: "RunDir") -> "Plan":
         raise UsageError(f"{run.path}: {words}")
     spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     task = Task(record.run_id, record.name, record.point, record.seed, spec, record.science_sha256)
-    return Plan(record.source, (task,))
+    return Plan(record.source, (make_longer(task, more_steps) if more_steps else task,))
 
 
 def _where(site: Path | None, runs: Path | None) -> str:

@@ -29,7 +29,7 @@ from vmcjob.run.state import from_arrays, take_over, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
 from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
-from vmcjob.store import Checkpoint, Commit, RunStore
+from vmcjob.store import Checkpoint, Commit, RunStore, snapshot_steps
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import LoopState, StepInfo
 from vmcjob.vmc.loop import Step
@@ -160,6 +160,7 @@ class Worker:
         log.warning("%s", rollback)
         self._store.record_rollback(asdict(rollback))
         self._rollbacks.append(rollback)
+        del self.calculation, self.position  # the devices need the memory for what comes
         self._begin()
 
     def _pretrain_step(self) -> Step:
@@ -240,12 +241,8 @@ class Worker:
         return sorted(inner | {self._planned[phase]})
 
     def _snapshot_steps(self) -> set[int]:
-        """Evaluation steps whose walkers are kept, evenly spread, the last one included.
-
-        As many as the store was made for: a spec submitted again may ask for another number.
-        """
-        n_steps, kept = self._planned[Phase.EVALUATE], self._store.n_planned["snapshots"]
-        return {n_steps * (k + 1) // kept for k in range(kept)}
+        """As many as the store was made for: a spec submitted again may ask for another number."""
+        return snapshot_steps(self._planned[Phase.EVALUATE], self._store.n_planned["snapshots"])
 
     def _rows(self, block: Block, first: int) -> Rows:
         """The series of one block, by column."""

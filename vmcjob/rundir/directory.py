@@ -1,13 +1,12 @@
 """One run's directory: the only place that knows the names of its files."""
 
-import fcntl
 import json
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -22,6 +21,7 @@ from vmcjob.rundir.files import (
     replace_file,
     write_whole,
 )
+from vmcjob.rundir.lock import lock
 from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
     Cancellation,
@@ -122,17 +122,27 @@ class RunDir:
 
     @classmethod
     def create(
-        cls, root: Path, record: Record, spec_text: str, start: Path | None = None
+        cls,
+        root: Path,
+        record: Record,
+        spec_text: str,
+        *,
+        start: Path | None = None,
+        make_store: Callable[[Path], None] | None = None,
     ) -> "RunDir":
         """The run's directory below `root`, made whole or not at all; an existing one is kept.
 
-        A directory of that name that holds another run, or no run, is refused. `start` are the
-        results that it begins with, copied: a run reads its own directory only.
+        A directory of that name that holds another run, or no run, is refused.
+
+        Args:
+            root, record, spec_text: where, who, and what it computes.
+            start: results that its first step begins with, copied: a run reads its own directory.
+            make_store: makes the results of steps that need not be done again, at a path.
         """
         run_dir = cls(root / record.run_id)
         if not run_dir.exists:
             try:
-                run_dir._build(record, spec_text, start)
+                run_dir._build(record, spec_text, start, make_store)
             except OSError as error:
                 # Somebody else may have been faster; then theirs is as good as ours.
                 if not run_dir.exists:
@@ -151,7 +161,7 @@ class RunDir:
         start = self.start_path if self.start_path.exists() else None
         try:
             aside.path.parent.mkdir(exist_ok=True)
-            self._build(record, spec_text, start, aside.path)
+            self._build(record, spec_text, start, aside=aside.path)
         except OSError as error:
             raise RunDirError(f"{self.path}: cannot be begun anew: {error.strerror}") from None
         return aside
@@ -317,31 +327,9 @@ class RunDir:
         except OSError as error:
             raise RunDirError(f"{path}: cannot be read: {error.strerror}") from None
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        """Be the run's only worker; RunDirError names the other one.
-
-        The kernel drops the lock when the process ends, however it ends. The file stays: removing
-        it would let two workers lock two different files of the same name.
-        """
-        try:
-            file = open(self.lock_path, "a+", encoding="utf-8")  # noqa: SIM115 -- closed below
-        except OSError as error:
-            raise RunDirError(f"{self.lock_path}: cannot be opened: {error.strerror}") from None
-        with file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                time.sleep(0.1)  # it may have got the lock just now, and not yet left its name
-                file.seek(0)
-                owner = file.read().strip() or "another process"
-                raise RunDirError(f"{self.path}: already being run by {owner}") from None
-            except OSError as error:
-                raise RunDirError(f"{self.lock_path}: cannot be locked: {error.strerror}") from None
-            file.truncate(0)
-            file.write(f"pid {os.getpid()} on host {host_name()}\n")
-            file.flush()
-            yield
+    def lock(self) -> AbstractContextManager[None]:
+        """Be the run's only worker; RunDirError names the other one."""
+        return lock(self.lock_path, f"{self.path}: already being run")
 
     def _read_store(self) -> dict[str, object] | None:
         """The root of the results, which is JSON; None if there is none."""
@@ -351,7 +339,12 @@ class RunDir:
             return None
 
     def _build(
-        self, record: Record, spec_text: str, start: Path | None, aside: Path | None = None
+        self,
+        record: Record,
+        spec_text: str,
+        start: Path | None,
+        make_store: Callable[[Path], None] | None = None,
+        aside: Path | None = None,
     ) -> None:
         """Fill a directory beside the final place and move it there in one step.
 
@@ -365,6 +358,8 @@ class RunDir:
             write_whole(staging.record_path, encode(record))
             if start is not None:
                 shutil.copytree(start, staging.start_path, ignore=_snapshots)
+            if make_store is not None:
+                make_store(staging.store_path)
             if aside is not None:
                 with self.lock():
                     os.rename(self.path, aside)

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from vmcjob import __version__
@@ -34,7 +35,7 @@ def require_starts(root: Path, plans: Sequence[Plan]) -> None:
     """UsageError if a run is to start from one that has not finished, or is not there."""
     problems = []
     for run_id, (source, task) in distinct(plans).items():
-        if task.spec.train.start_from is None or RunDir(root / run_id).exists:
+        if task.spec.train.start_from is None or task.continues or RunDir(root / run_id).exists:
             continue
         start = RunDir(root / task.spec.train.start_from)
         outcome = start.read_outcome() if start.exists else None
@@ -46,10 +47,29 @@ def require_starts(root: Path, plans: Sequence[Plan]) -> None:
 
 
 def create_run(root: Path, source: str, task: Task) -> RunDir:
-    """The directory of a run, with what it starts from."""
-    origin = task.spec.train.start_from
+    """The directory of a run, with what it starts from, or with the results that it continues."""
+    origin, make_store = task.spec.train.start_from, None
     start = RunDir(root / origin).store_path if origin else None
-    return RunDir.create(root, make_record(source, task), dump_spec(task.spec), start)
+    if task.continues:
+        shorter = RunDir(root / task.continues)
+        start = shorter.start_path if origin else None
+        make_store = partial(_make_longer, shorter, task)
+    record, text = make_record(source, task), dump_spec(task.spec)
+    return RunDir.create(root, record, text, start=start, make_store=make_store)
+
+
+def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:
+    """The store of a run that has all results of a shorter one."""
+    from vmcjob.store import RunStore
+
+    n_evaluate = task.spec.evaluate.steps
+    RunStore.open(shorter.store_path, run_id=task.continues).extend(
+        path,
+        run_id=task.run_id,
+        spec_text=dump_spec(task.spec),
+        n_evaluate=n_evaluate,
+        n_snapshots=min(task.spec.output.snapshots, n_evaluate),
+    )
 
 
 def prepare(run: RunDir, source: str, task: Task, is_anew: bool) -> RunDir | None:

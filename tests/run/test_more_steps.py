@@ -1,0 +1,134 @@
+"""A finished run whose evaluation goes on, in a run of its own."""
+
+import json
+from pathlib import Path
+from shutil import copytree
+
+import pytest
+
+from tests.cli.shell import Shell
+from tests.run.harness import HELIUM, assert_same, finish, make_run, results, start
+from vmcjob.errors import SpecError, UsageError
+from vmcjob.plan import Plan, Task, make_longer, make_plan
+from vmcjob.rundir import RunDir, list_runs
+from vmcjob.scheduler import require_starts
+from vmcjob.scheduler.records import create_run
+from vmcjob.spec import parse_spec
+from vmcjob.store import RunStore
+
+SHORT = HELIUM.replace("60", "20")
+LONG = SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 40")
+
+
+def plan_of(text: str) -> tuple[Plan, Task]:
+    plan = make_plan(parse_spec(text, "he.toml"))
+    return plan, plan.tasks[0]
+
+
+def lengthen(short: RunDir, text: str, more_steps: int) -> RunDir:
+    """The directory of the run that goes on from a finished one."""
+    plan, task = plan_of(text)
+    longer = make_longer(task, more_steps)
+    require_starts(short.path.parent, [Plan(plan.source, (longer,))])
+    return create_run(short.path.parent, plan.source, longer)
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    run = make_run(tmp_path_factory.mktemp("runs"), SHORT)
+    code, log = finish(start(run))
+    assert code == 0, log
+    return run
+
+
+@pytest.fixture
+def finished(tmp_path: Path, template: RunDir) -> RunDir:
+    """A finished run of one's own."""
+    return RunDir(copytree(template.path, tmp_path / "runs" / template.path.name))
+
+
+def test_a_longer_evaluation_is_that_of_a_longer_run(tmp_path: Path, finished: RunDir) -> None:
+    """All of it: the series, the snapshots, the last state."""
+    before = results(finished)
+    longer = lengthen(finished, SHORT, 20)
+    uninterrupted = make_run(tmp_path / "whole", LONG)
+    assert longer.path.name == uninterrupted.path.name
+    for run in (longer, uninterrupted):
+        code, log = finish(start(run))
+        assert code == 0, log
+    found, expected = results(longer), results(uninterrupted)
+    assert found["snapshots/step"].tolist() == [13, 26, 40]  # the shorter one has 6, 13, 20
+    assert_same(found, expected)
+    assert_same(results(finished), before)
+    provenance = RunStore.open(longer.store_path).attrs["provenance"]
+    wanted = {"run_id": finished.path.name, "phase": "evaluate", "step": 20}
+    assert provenance["continues"] == wanted
+
+
+def test_a_snapshot_that_both_lengths_ask_for_is_kept(tmp_path: Path) -> None:
+    short = SHORT.replace("snapshots = 3", "snapshots = 4")
+    run = make_run(tmp_path, short)
+    finish(start(run))
+    longer = lengthen(run, short, 20)
+    steps, r = RunStore.open(longer.store_path).snapshots()
+    assert steps.tolist() == [10, 20]
+    theirs = RunStore.open(run.store_path).snapshots()
+    assert theirs[0].tolist() == [5, 10, 15, 20]
+    assert (r == theirs[1][[1, 3]]).all()
+
+
+def test_a_run_without_an_evaluation_gets_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path, SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 0"))
+    assert finish(start(run))[0] == 0
+    text = run.read_spec_text()
+    longer = lengthen(run, SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 0"), 20)
+    code, log = finish(start(longer))
+    assert code == 0, log
+    assert RunStore.open(longer.store_path).n_committed["evaluate"] == 20
+    assert run.read_spec_text() == text
+
+
+def test_what_a_run_started_from_goes_with_it(tmp_path: Path, finished: RunDir) -> None:
+    """So that it can be begun anew even when the run at the very beginning is gone."""
+    text = SHORT.replace("[pretrain]\nsteps = 0\n", "").replace(
+        "[train]", f'[train]\nstart_from = "{finished.path.name}"'
+    )
+    plan, task = plan_of(text)
+    second = create_run(finished.path.parent, plan.source, task)
+    assert finish(start(second))[0] == 0
+    finished.path.rename(tmp_path / "gone")
+    longer = lengthen(second, text, 5)
+    assert longer.start_path.exists()
+    code, log = finish(start(longer))
+    assert code == 0, log
+
+
+def test_too_many_steps_are_refused() -> None:
+    with pytest.raises(SpecError, match=r"he-.* with --more-steps 10000000000.*evaluate\.steps"):
+        make_longer(plan_of(SHORT)[1], 10**10)
+
+
+def test_only_what_has_finished_goes_on(tmp_path: Path) -> None:
+    """From the command line, and nothing is written."""
+    shell = Shell(tmp_path)
+    plan, task = plan_of(SHORT)
+    run = create_run(shell.runs, plan.source, task)
+    refused = shell.run("resume", "he", "--more-steps", "20")
+    assert refused.returncode == UsageError.exit_code
+    assert f"{run.path.name}: new; --more-steps is for finished runs" in refused.stderr
+    assert [path.name for path in shell.runs.iterdir()] == [run.path.name]
+
+
+def test_from_the_command_line_a_finished_run_goes_on(tmp_path: Path, finished: RunDir) -> None:
+    """First as a dry run, which writes nothing; a second time there is nothing to do."""
+    shell = Shell(tmp_path)
+    again = ("resume", "he", "--more-steps", "20")
+    longer = RunDir(shell.runs / plan_of(LONG)[1].run_id)
+    dry = json.loads(shell.run(*again, "--dry-run", "--json").stdout)
+    assert [item["run_id"] for item in dry["submitted"]] == [longer.path.name]
+    assert list_runs(shell.runs) == [finished]
+    done = shell.run(*again, "--follow")
+    assert done.returncode == 0, done.stderr
+    assert RunStore.open(longer.store_path).n_committed["evaluate"] == 40
+    repeated = shell.run("resume", finished.path.name, "--more-steps", "20")
+    assert "skipped: finished" in repeated.stdout
