@@ -1,4 +1,4 @@
-"""Runs killed at random moments, again and again: `pytest tests/run/test_kills.py --kills 200`."""
+"""Runs killed at random moments, again and again: `pytest tests/run/test_kills.py --kills 34`."""
 
 import random
 import signal
@@ -15,14 +15,13 @@ from tests.run.harness import HELIUM, assert_same, finish, make_run, results, st
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.store import RunStore
 
-pytestmark = pytest.mark.timeout(900)
 SHORT = HELIUM.replace('kind = "sr"\ncg_iterations = 3\n', 'kind = "{}"\n').replace("60", "100")
 
 
 @pytest.mark.parametrize("n_devices", [1, 2])
 @pytest.mark.parametrize("kind", ["sr", "spring", "kfac"])
 def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
-    kind: str, n_devices: int, n_kills: int, tmp_path: Path
+    kind: str, n_devices: int, first_kill: int, n_kills: int, tmp_path: Path
 ) -> None:
     """After every SIGKILL the store opens and holds nothing but what the undisturbed run computed.
 
@@ -31,7 +30,7 @@ def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
     """
     if kind == "kfac":
         pytest.importorskip("kfac_jax")
-    moments = random.Random(f"{kind} on {n_devices}")
+    moments = random.Random(f"{kind} on {n_devices} after {first_kill}")
     for name in ("compiled", "undisturbed"):  # those to be killed need not compile either
         undisturbed = make_run(tmp_path / name, SHORT.format(kind))
         code, log = finish(start(undisturbed, n_devices))
