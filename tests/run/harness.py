@@ -89,11 +89,16 @@ def start_ranks(
     run: RunDir, *n_devices: int, program: Sequence[str] = PROGRAM
 ) -> list[subprocess.Popen[str]]:
     """The workers of a run on several nodes, all of them this machine, with so many devices."""
-    with socket.socket() as probe:  # a port that nobody uses; nobody will take it so soon
-        probe.bind(("127.0.0.1", 0))
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = free_address()
     ranks = [Rank(index, len(n_devices), address) for index in range(len(n_devices))]
     return [start(run, n, program, rank) for n, rank in zip(n_devices, ranks, strict=True)]
+
+
+def free_address() -> str:
+    """Where ranks can meet: a port that nobody uses, and nobody will take so soon."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 def finish(worker: subprocess.Popen[str]) -> tuple[int, str]:

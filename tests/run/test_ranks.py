@@ -9,8 +9,10 @@ import numpy as np
 import pytest
 
 from tests.run.harness import (
+    PROGRAM,
     assert_same,
     finish,
+    free_address,
     has_committed,
     make_run,
     results,
@@ -19,6 +21,7 @@ from tests.run.harness import (
     start_ranks,
 )
 from tests.run.test_rollback import unlucky
+from vmcjob.rank import Rank
 from vmcjob.run.rollback import Cause
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir
 from vmcjob.store import RunStore
@@ -146,15 +149,32 @@ def test_a_stop_asked_of_one_rank_stops_all_at_the_same_step(tmp_path: Path) -> 
     assert outcome_of(run).outcome is Outcome.PREEMPTED
 
 
-def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cause", Cause)
+def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path, cause: Cause) -> None:
     """One of them has a store to look it up in; the others have what they were told."""
     run = make_run(tmp_path, HYDROGEN)
-    program = unlucky("evaluate", 30, Cause.NOT_FINITE)
+    program = unlucky("evaluate", 30, cause)
     for worker in start_ranks(run, 1, 1, program=program):
         assert finish(worker)[0] == 0
     (rollback,) = RunStore.open(run.store_path).rollbacks
-    assert rollback["phase"] == "evaluate"
+    assert (rollback["cause"], rollback["phase"]) == (cause, "evaluate")
     assert n_committed(run)["evaluate"] == 200
+
+
+def test_a_rank_without_memory_ends_the_run_where_the_others_have_enough(tmp_path: Path) -> None:
+    """They are in the middle of the step, waiting for it, and go on when submitted again."""
+    run = make_run(tmp_path, HYDROGEN)
+    programs = PROGRAM, unlucky("evaluate", 30, Cause.OUT_OF_MEMORY)
+    address = free_address()
+    first, second = (
+        start(run, 1, program, Rank(index, 2, address)) for index, program in enumerate(programs)
+    )
+    (code, log), (_, others) = finish(second), finish(first)
+    assert code == 1
+    assert "FAILED out of memory" in log
+    assert outcome_of(run).outcome is Outcome.FAILED, others
+    assert RunStore.open(run.store_path).rollbacks == ()
+    assert 0 < n_committed(run)["evaluate"] <= 30
 
 
 @pytest.mark.slow

@@ -121,8 +121,8 @@ class Worker:
         except NotFiniteError as error:
             return Cause.NOT_FINITE, error.step
         except Exception as error:
-            # Another rank may have memory enough, and waits in the middle of a step.
-            if not is_out_of_memory(error) or ranks.count() > 1:
+            # A rank that had memory enough waits in the middle of the step: no way back for it.
+            if not is_out_of_memory(error) or not ranks.meet(f"rollback {len(self._rollbacks)}"):
                 raise
             return Cause.OUT_OF_MEMORY, self.position.step + 1
         return None

@@ -1,7 +1,7 @@
 """The processes that share one calculation: how they join, and what they tell each other.
 
-All that is told here is a collective of all devices: every rank calls it, in the same order. With
-one process, nothing is sent.
+What is told here goes through a collective of all devices: every rank calls it, in the same order.
+With one process, nothing is sent.
 """
 
 import pickle
@@ -66,6 +66,25 @@ def count() -> int:
 def is_first() -> bool:
     """Whether this is the process that writes."""
     return jax.process_index() == 0
+
+
+def meet(purpose: str) -> bool:
+    """Whether all ranks come here, for a purpose of which each is served once, before it is late.
+
+    No collective: a rank that does not come may be waiting in one.
+    """
+    if count() == 1:
+        return True
+    # JAX has the barrier of its coordination service under no public name.
+    from jax._src.distributed import global_state
+
+    if global_state.client is None:
+        return False
+    try:
+        global_state.client.wait_at_barrier(purpose, SILENCE_S * 1000)
+    except jax.errors.JaxRuntimeError:
+        return False
+    return True
 
 
 def exchange(own: np.ndarray) -> np.ndarray:
