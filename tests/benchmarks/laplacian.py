@@ -9,12 +9,14 @@ medians of interleaved runs. folx joins in where it is installed.
 
 import argparse
 import importlib.util
+import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import jax
+import jax.extend
 import jax.numpy as jnp
 import numpy as np
 
@@ -28,6 +30,7 @@ from tests.fwdlap.networks import (
     initial_walkers,
 )
 from vmcjob import fwdlap
+from vmcjob.fwdlap.chunks import chunk_size
 
 LogPsi = Callable[[jax.Array], jax.Array]
 Method = Callable[[LogPsi, jax.Array], jax.Array]
@@ -45,14 +48,15 @@ def by_forward_pass(log_psi: LogPsi, walkers: jax.Array) -> jax.Array:
     return jax.vmap(log_psi)(walkers)
 
 
+def our_energy(log_psi: LogPsi, r: jax.Array) -> jax.Array:
+    """The forward Laplacian of one walker."""
+    jet = fwdlap.laplacian(log_psi)(r)
+    return kinetic(jet.laplacian, jet.gradient)
+
+
 def by_this_package(log_psi: LogPsi, walkers: jax.Array) -> jax.Array:
     """The forward Laplacian, chunked by its own budget."""
-
-    def energy(r: jax.Array) -> jax.Array:
-        jet = fwdlap.laplacian(log_psi)(r)
-        return kinetic(jet.laplacian, jet.gradient)
-
-    return fwdlap.over_walkers(energy)(walkers)
+    return fwdlap.over_walkers(partial(our_energy, log_psi))(walkers)
 
 
 def by_jvp_of_grad(log_psi: LogPsi, walkers: jax.Array) -> jax.Array:
@@ -110,28 +114,60 @@ def methods(*, with_hessian: bool) -> dict[str, Method]:
 
 
 class Run:
-    """One compiled method with its timings."""
+    """One compiled function with its timings."""
 
-    def __init__(self, method: Method, log_psi: Callable[..., Any], params: Any, r: jax.Array):
-        # Parameters are arguments: as constants, XLA would fold the ones among them.
-        fun = jax.jit(lambda p, x: method(partial(log_psi, p), x))
+    def __init__(self, fun: Callable[..., Any], *args: Any, n_calls: int = 1):
         start = time.perf_counter()
-        self.compiled = fun.lower(params, r).compile()
+        self.compiled = jax.jit(fun).lower(*args).compile()
         self.compile_s = time.perf_counter() - start
         memory = self.compiled.memory_analysis()
         self.mib = memory.temp_size_in_bytes / 2**20 if memory else float("nan")
-        self.call = partial(self.compiled, params, r)
-        self.values = np.asarray(self.call())
+        self.call, self.n_calls = partial(self.compiled, *args), n_calls
         self.seconds: list[float] = []
+        jax.block_until_ready(self.call())
 
     def once(self) -> None:
         start = time.perf_counter()
-        self.call().block_until_ready()
+        jax.block_until_ready([self.call() for _ in range(self.n_calls)])
         self.seconds.append(time.perf_counter() - start)
 
     @property
     def ms(self) -> float:
         return 1e3 * float(np.median(self.seconds))
+
+
+def products_alone(log_psi: LogPsi, walkers: jax.Array) -> Run:
+    """The floor: the matrix products in what this package computes, and nothing else of it."""
+    energy = partial(our_energy, log_psi)
+    n = chunk_size(energy, walkers)
+    products = list(matrix_products(jax.make_jaxpr(jax.vmap(energy))(walkers[:n]).jaxpr))
+    shared: dict[tuple[int, ...], jax.Array] = {}
+    operands = []
+    for index, product in enumerate(products):
+        shapes = [atom.aval.shape for atom in product.invars]
+        larger = int(math.prod(shapes[1]) > math.prod(shapes[0]))
+        pair = [jnp.full(shape, 1.0 + index) for shape in shapes]  # no two products are the same
+        # Jacobians are in the cache when their product is due: here too, as far as can be.
+        pair[larger] = shared.setdefault(shapes[larger], pair[larger])
+        operands.append(tuple(pair))
+
+    def multiply(operands: Sequence[tuple[jax.Array, jax.Array]]) -> list[jax.Array]:
+        return [
+            jax.lax.dot_general_p.bind(*pair, **product.params)
+            for product, pair in zip(products, operands, strict=True)
+        ]
+
+    return Run(multiply, operands, n_calls=-(-len(walkers) // n))
+
+
+def matrix_products(jaxpr: Any) -> Iterator[Any]:
+    """Every matrix product among the equations of a jaxpr, and of those inside of them."""
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is jax.lax.dot_general_p:
+            yield eqn
+        for inner in eqn.params.values():
+            if isinstance(inner, jax.extend.core.ClosedJaxpr):
+                yield from matrix_products(inner.jaxpr)
 
 
 def measure(name: str, molecule: Molecule, args: argparse.Namespace) -> dict[str, Run]:
@@ -146,7 +182,12 @@ def measure(name: str, molecule: Molecule, args: argparse.Namespace) -> dict[str
     chosen = methods(with_hessian=args.hessian)
     if args.methods:
         chosen = {key: chosen[key] for key in ("forward", "vmcjob", *args.methods)}
-    runs = {key: Run(method, log_psi, params, walkers) for key, method in chosen.items()}
+    runs = {}
+    for key, method in chosen.items():
+        # Parameters are arguments: as constants, XLA would fold the ones among them.
+        runs[key] = Run(lambda p, x, by=method: by(partial(log_psi, p), x), params, walkers)
+    if args.floor:
+        runs["products alone"] = products_alone(partial(log_psi, params), walkers)
     for _ in range(args.repeats):
         for run in runs.values():
             run.once()
@@ -229,6 +270,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--methods", nargs="+", help="columns beside forward and vmcjob")
     parser.add_argument("--hessian", action="store_true", help="also the full Hessian")
+    parser.add_argument("--floor", action="store_true", help="also our matrix products alone")
     parser.add_argument("--accuracy", action="store_true", help="float32 errors for N2 instead")
     args = parser.parse_args(arguments)
     if args.accuracy:
