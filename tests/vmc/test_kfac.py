@@ -347,10 +347,30 @@ def test_the_repair_of_kfac_jax_is_needed() -> None:
         assert unrepaired.eval_jaxpr_eqn(equation, [1.0]) == [-1.0]
 
 
-def test_without_a_kfac_jax_that_works_a_spec_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As with JAX 0.11, where importing kfac-jax 0.0.8 fails: a sentence, before any array."""
-    monkeypatch.setitem(sys.modules, "kfac_jax", None)
+def build_with_kfac() -> None:
     text = 'name = "he"\nsystem.atoms = [["He", 0, 0, 0]]\noptimizer.kind = "kfac"\n'
     (point,) = parse_spec(text, "job.toml").points
-    with pytest.raises(UsageError, match=r"optimizer.kind: kfac-jax does not work.*use spring"):
-        build(point.spec)
+    build(point.spec)
+
+
+def test_without_kfac_jax_a_spec_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sentence, before any array; JAX has nothing to do with it."""
+    monkeypatch.setitem(sys.modules, "kfac_jax", None)
+    message = "^optimizer.kind: kfac-jax is not installed; pip install .*, or choose spring$"
+    with pytest.raises(UsageError, match=message):
+        build_with_kfac()
+
+
+def test_without_a_kfac_jax_that_works_a_spec_is_refused(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """As with JAX 0.11, where importing kfac-jax 0.0.8 fails."""
+    broken = "raise AttributeError(\"module 'jax.core' has no attribute 'Effects'\")\n"
+    (tmp_path / "kfac_jax.py").write_text(broken)
+    load()
+    monkeypatch.delitem(sys.modules, "kfac_jax")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(
+        UsageError, match=r"kfac-jax does not work with JAX .*'Effects'.*< 0.11, or"
+    ):
+        build_with_kfac()

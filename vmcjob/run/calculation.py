@@ -236,4 +236,4 @@ def _kfac(
             clipping=clipping,
         )
     except KfacUnavailableError as error:
-        raise UsageError(f"optimizer.kind: {error}; use spring, or JAX < 0.11") from error
+        raise UsageError(f"optimizer.kind: {error}, or choose spring") from error

@@ -27,7 +27,7 @@ _RENAMED = r"jax\.core\.\w+ is deprecated"
 
 
 class KfacUnavailableError(ValueError):
-    """The installed kfac-jax does not work with the installed JAX."""
+    """There is no kfac-jax, or not one that works with the installed JAX."""
 
 
 def load() -> ModuleType:
@@ -41,7 +41,10 @@ def load() -> ModuleType:
             import kfac_jax
             from kfac_jax._src import tag_graph_matcher
     except (ImportError, AttributeError) as error:
-        message = f"kfac-jax does not work with JAX {jax.__version__} ({error})"
+        if isinstance(error, ModuleNotFoundError) and error.name == "kfac_jax":
+            message = "kfac-jax is not installed; pip install 'kfac-jax>=0.0.8'"
+        else:
+            message = f"kfac-jax does not work with JAX {jax.__version__} ({error}); use JAX < 0.11"
         raise KfacUnavailableError(message) from error
     if is_repair_needed():
         tag_graph_matcher.eval_jaxpr_eqn = evaluate_equation
