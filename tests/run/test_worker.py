@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
 import numpy as np
@@ -20,6 +21,7 @@ from tests.run.harness import (
     signal_when,
     start,
 )
+from vmcjob import __version__
 from vmcjob.run import main
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
@@ -297,5 +299,7 @@ def test_what_a_run_was_made_with_is_recorded(undisturbed: RunDir) -> None:
     provenance = RunStore.open(undisturbed.store_path).attrs["provenance"]
     assert provenance["matmul_precision"] == "highest"
     assert provenance["dtype"] == "float32"
-    assert {"vmcjob", "jax", "jaxlib", "flax", "numpy", "zarr"} <= provenance["versions"].keys()
+    packages = {"jax", "jaxlib", "flax", "optax", "kfac-jax", "pyscf", "numpy", "zarr"}
+    versions = {name: version(name) for name in packages} | {"vmcjob": __version__}
+    assert provenance["versions"] == versions
     assert json.dumps(provenance)

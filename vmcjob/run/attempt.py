@@ -4,8 +4,10 @@ import logging
 import os
 import platform
 import socket
+from contextlib import suppress
 from functools import partial
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
+from typing import Final
 
 import jax
 
@@ -22,6 +24,8 @@ from vmcjob.spec import JobSpec, load_resolved, science_sha256
 from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore
 from vmcjob.vmc import ranks
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
+
+PACKAGES: Final = ("jax", "jaxlib", "flax", "optax", "kfac-jax", "pyscf", "numpy", "zarr")
 
 log = logging.getLogger("vmcjob")
 
@@ -146,10 +150,9 @@ def _recorded_start(store: RunStore | Mirror) -> HartreeFock | None:
 
 def _provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
     """What else decided the numbers: versions, devices, precision."""
-    packages = ("jax", "jaxlib", "flax", "numpy", "zarr")
     return {
         "python": platform.python_version(),
-        "versions": {"vmcjob": __version__} | {package: version(package) for package in packages},
+        "versions": {"vmcjob": __version__} | _versions(),
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "devices": _device_names(),
@@ -159,6 +162,15 @@ def _provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
         "dtype": spec.numerics.dtype,
         "matmul_precision": spec.numerics.matmul_precision,
     }
+
+
+def _versions() -> dict[str, str]:
+    """Of the packages that have a say in the numbers, those that are installed."""
+    installed = {}
+    for package in PACKAGES:
+        with suppress(PackageNotFoundError):
+            installed[package] = version(package)
+    return installed
 
 
 def _device_names() -> str:
