@@ -11,7 +11,7 @@ from tests.cli.shell import Shell, finish
 from tests.runs import make_run
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, list_runs
 from vmcjob.spec import dump_spec, parse_spec
-from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+from vmcjob.store import Checkpoint, Commit, HartreeFockRecord, Layout, RunStore
 
 N_STEPS = 400
 PROMISED = {"name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"}
@@ -24,12 +24,19 @@ reference = -1.174476
 """
 
 
-def evaluate(run: RunDir, seed: int, n_done: int = N_STEPS) -> None:
+def evaluate(
+    run: RunDir, seed: int, n_done: int = N_STEPS, start: HartreeFockRecord | None = None
+) -> None:
     """Give a run a store with white noise around -1.17 hartree, one standard error 0.001."""
     layout = Layout(n_train=0, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
     shutil.rmtree(run.store_path, ignore_errors=True)
     store = RunStore.create(
-        run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
+        run.store_path,
+        run_id=run.path.name,
+        spec_text="",
+        provenance={},
+        layout=layout,
+        hartree_fock=start,
     )
     energies = -1.17 + 0.02 * np.random.default_rng(seed).normal(size=n_done)
     ones = np.ones(n_done)
@@ -73,6 +80,17 @@ def test_an_energy_with_a_reference_shows_its_distance(results):
     header, line = results.run("aggregate").stdout.splitlines()
     off = float(line[header.index("off by mHa") :].split("(")[0])
     assert off == pytest.approx(4.476, abs=3.0)
+
+
+def test_an_energy_with_a_start_shows_what_was_added_to_it(results):
+    """-1.17 is 41 mHa below the Hartree-Fock energy of the start, give or take its error."""
+    coefficients = {spin: np.ones((1, 1)) for spin in ("up", "down")}
+    attributes = {"energy": -1.129, "is_converged": True, "method": "rhf", "basis": "sto-3g"}
+    for seed, run in enumerate(list_runs(results.runs)):
+        evaluate(run, seed, start=HartreeFockRecord(attributes, coefficients))
+    header, line = results.run("aggregate").stdout.splitlines()
+    added = float(line[header.index("E - HF, mHa") :].split("(")[0])
+    assert added == pytest.approx(-41.0, abs=3.0)
 
 
 def test_aggregate_json_has_the_promised_shape(results):

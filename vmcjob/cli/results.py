@@ -19,7 +19,7 @@ COLUMNS = [
     Column("name"),
     Column("energy", "point"),
     Column("off by mHa", "point", rank=2),
-    Column("E - HF", "point", rank=3),
+    Column("E - HF, mHa", "point", rank=3),
     Column("runs", "right", rank=3),
     Column("steps", "right", rank=4),
     Column("variance", "right", rank=5),
@@ -92,8 +92,10 @@ def _miss(row: "Row") -> str:
 
 
 def _correlation(row: "Row") -> str:
-    """Energy minus that of Hartree-Fock, in hartree."""
-    return "" if row.hartree_fock is None else f"{row.energy - row.hartree_fock:+.4f}"
+    """Energy minus that of Hartree-Fock, in millihartree, with its error."""
+    if row.hartree_fock is None:
+        return ""
+    return format_energy(1e3 * (row.energy - row.hartree_fock), 1e3 * row.error)
 
 
 def _show(table: "Table") -> None:
