@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell, busy_slot, finish
-from tests.runs import wait_until
+from tests.runs import make_run, wait_until
 from vmcjob.rundir import Outcome, OutcomeRecord, list_runs
+from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.status import State, examine
 
 
@@ -24,6 +25,21 @@ def test_complaints_about_all_specs_come_together(shell):
     assert done.returncode == 4
     assert "absent.toml: no such file\nb.toml:1:1: " in done.stderr
     assert "b.toml:2:1: " in done.stderr
+
+
+def test_a_start_from_another_wave_function_is_refused_before_anything_is_written(shell):
+    """Else a job would wait in the queue to be told so, and JAX would be started for it."""
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\n'
+    origin = finish(make_run(shell.runs, "h-0123456789"))
+    origin.write_spec_text(dump_spec(parse_spec(text, "h.toml").points[0].spec))
+    text += f'[train]\nstart_from = "{origin.path.name}"\n[ansatz]\nkind = "psiformer"\n'
+    (shell.cwd / "next.toml").write_text(text)
+    for options in ((), ("--dry-run",)):
+        done = shell.run("submit", "next.toml", *options)
+        assert done.returncode == 2
+        assert "next.toml: train.start_from: " in done.stderr
+        assert f"{origin.path.name} has another [ansatz]; expected the same one" in done.stderr
+        assert [run.path.name for run in list_runs(shell.runs)] == [origin.path.name]
 
 
 def test_a_valid_spec_is_called_valid(shell):

@@ -7,7 +7,7 @@ import pytest
 
 from tests.run.harness import HELIUM, finish, make_run, start
 from vmcjob.errors import UsageError
-from vmcjob.plan import make_plan
+from vmcjob.plan import Plan, make_plan
 from vmcjob.rundir import Outcome, RunDir
 from vmcjob.scheduler import require_starts
 from vmcjob.scheduler.records import create_run
@@ -24,12 +24,17 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
-def start_from(origin: RunDir, text: str = HELIUM) -> RunDir:
-    """The directory of a run that starts from another, beside it."""
+def plan_from(origin: RunDir, text: str = HELIUM) -> Plan:
+    """The plan of a run that starts from another."""
     text = text.replace("[pretrain]\nsteps = 0\n", "").replace(
         "[train]\nsteps = 60", f'[train]\nsteps = 0\nstart_from = "{origin.path.name}"'
     )
-    plan = make_plan(parse_spec(text, "test.toml"))
+    return make_plan(parse_spec(text, "test.toml"))
+
+
+def start_from(origin: RunDir, text: str = HELIUM) -> RunDir:
+    """The directory of a run that starts from another, beside it."""
+    plan = plan_from(origin, text)
     require_starts(origin.path.parent, [plan])
     return create_run(origin.path.parent, plan.source, plan.tasks[0])
 
@@ -65,15 +70,25 @@ def test_a_run_begins_where_another_ended(finished: RunDir) -> None:
 def test_a_run_of_another_wave_function_is_no_start(
     finished: RunDir, old: str, new: str, words: str
 ) -> None:
-    """Also where its parameters would fit, or be more than are wanted."""
-    run = start_from(finished, HELIUM.replace(old, new))
+    """Also where its parameters would fit, or be more than are wanted; nothing is written."""
+    with pytest.raises(UsageError) as raised:
+        start_from(finished, HELIUM.replace(old, new))
+    assert str(raised.value).startswith(f"test.toml: train.start_from: {finished.path} has ")
+    assert words in str(raised.value)
+
+
+def test_a_worker_looks_at_its_start_too(finished: RunDir) -> None:
+    """A run that was recorded without being asked, by an older vmcjob say, fails with a reason."""
+    plan = plan_from(finished, HELIUM.replace("one_electron_width = 8", "one_electron_width = 9"))
+    run = create_run(finished.path.parent, plan.source, plan.tasks[0])
     code, _ = finish(start(run))
     outcome = run.read_outcome()
     assert code == 1
     assert outcome is not None
     assert outcome.outcome is Outcome.FAILED
-    assert outcome.message.startswith(f"train.start_from: {finished.path.name} has ")
-    assert words in outcome.message
+    assert outcome.message.startswith(
+        f"train.start_from: {finished.path.name} has another [ansatz]"
+    )
 
 
 def test_a_run_that_is_not_there_or_not_finished_is_refused(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
-from vmcjob.spec import JobSpec, load_resolved, science_sha256
+from vmcjob.spec import JobSpec, load_resolved, science_sha256, why_no_start
 from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore
 from vmcjob.vmc import ranks
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
@@ -74,28 +74,13 @@ def _read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
     if spec.train.start_from is None:
         return None
     store = RunStore.open(run_dir.start_path, run_id=spec.train.start_from)
-    _require_alike(spec, load_resolved(store.attrs["spec"], str(run_dir.start_path)))
+    origin = load_resolved(store.attrs["spec"], str(run_dir.start_path))
+    if reason := why_no_start(spec, origin):
+        raise RunDirError(f"train.start_from: {spec.train.start_from} {reason}")
     restored = store.checkpoint()
     if restored is None:
         raise RunDirError(f"{run_dir.start_path}: there is no checkpoint to start from")
     return restored.checkpoint
-
-
-def _require_alike(spec: JobSpec, origin: JobSpec) -> None:
-    """RunDirError if what the other run has learnt is about another wave function."""
-    if (spec.system.n_up, spec.system.n_down) != (origin.system.n_up, origin.system.n_down):
-        what = f"{origin.system.n_up} and {origin.system.n_down} electrons of either spin"
-        ours = f"{spec.system.n_up} and {spec.system.n_down}"
-    elif spec.ansatz != origin.ansatz:
-        what, ours = "another [ansatz]", "the same one, in every key"
-    elif spec.numerics.dtype != origin.numerics.dtype:
-        what, ours = f"numerics.dtype {origin.numerics.dtype}", spec.numerics.dtype
-    else:
-        return
-    raise RunDirError(
-        f"train.start_from: {spec.train.start_from} has {what}; expected {ours}: start from "
-        "another run, or without one"
-    )
 
 
 def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> RunStore:

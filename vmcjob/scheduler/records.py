@@ -6,10 +6,10 @@ from functools import partial
 from pathlib import Path
 
 from vmcjob import __version__
-from vmcjob.errors import UsageError
+from vmcjob.errors import UsageError, VmcJobError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import Outcome, Record, RunDir
-from vmcjob.spec import dump_spec
+from vmcjob.spec import JobSpec, dump_spec, load_resolved, why_no_start
 from vmcjob.status import State, examine
 
 
@@ -32,18 +32,29 @@ def make_record(source: str, task: Task) -> Record:
 
 
 def require_starts(root: Path, plans: Sequence[Plan]) -> None:
-    """UsageError if a run is to start from one that has not finished, or is not there."""
+    """UsageError if a run is to start from one that is not there, not finished, or too unlike."""
     problems = []
     for run_id, (source, task) in distinct(plans).items():
         if task.spec.train.start_from is None or task.continues or RunDir(root / run_id).exists:
             continue
         start = RunDir(root / task.spec.train.start_from)
-        outcome = start.read_outcome() if start.exists else None
-        if outcome is None or outcome.outcome is not Outcome.FINISHED or not start.has_results:
-            reason = "has no results yet" if start.exists else "is not there"
+        if reason := _why_no_start(start, task.spec):
             problems.append(f"{source}: train.start_from: {start.path} {reason}")
     if problems:
         raise UsageError("\n".join(dict.fromkeys(problems)))
+
+
+def _why_no_start(start: RunDir, spec: JobSpec) -> str | None:
+    if not start.exists:
+        return "is not there"
+    outcome = start.read_outcome()
+    if outcome is None or outcome.outcome is not Outcome.FINISHED or not start.has_results:
+        return "has no results yet"
+    try:
+        origin = load_resolved(start.read_spec_text(), str(start.spec_path))
+    except VmcJobError:
+        return None  # the worker asks the results themselves, which have their own copy
+    return why_no_start(spec, origin)
 
 
 def create_run(root: Path, source: str, task: Task) -> RunDir:

@@ -17,6 +17,7 @@ from vmcjob.spec.model import (
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
 from vmcjob.spec.science import science, science_sha256
+from vmcjob.spec.start import why_no_start
 
 
 def dump_spec(spec: JobSpec) -> str:
@@ -54,4 +55,5 @@ __all__ = [
     "read_spec",
     "science",
     "science_sha256",
+    "why_no_start",
 ]
