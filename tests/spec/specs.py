@@ -81,6 +81,7 @@ jobs = st.builds(
             st.builds(kind, learning_rate=positive, decay_steps=positive, damping=positive)
             for kind in (Sr, MinSr, Spring, Kfac)
         ]
+        + [st.builds(Kfac, damping=st.floats(1e-6, 1.0), damping_adaptation_period=counts)]
         + [
             st.builds(kind, learning_rate=positive, decay_steps=positive, b1=st.floats(0, 0.999))
             for kind in (Adam, Lamb)

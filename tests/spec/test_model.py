@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vmcjob.spec import Atom, JobSpec, Resources, System, parse_spec
+from vmcjob.spec import Atom, JobSpec, Kfac, Resources, System, parse_spec
 
 
 def only_job(text: str) -> JobSpec:
@@ -81,6 +81,19 @@ def test_nuclear_charges_follow_the_periodic_table() -> None:
     }
     system = System(tuple(Atom(symbol, (0.0, 0.0, 0.0)) for symbol in symbols))
     assert system.charges == tuple(symbols.values())
+
+
+def test_an_adapted_damping_has_a_pace_and_limits() -> None:
+    """A hundredth and a hundred times its start, unless given; a resolved spec has all of them."""
+    text = 'name = "he"\nsystem.atoms = [["He", 0, 0, 0]]\n[optimizer]\nkind = "kfac"\n'
+    adapted = "damping = 0.5\ndamping_adaptation_period = 3\ndamping_maximum = 2.0\n"
+    found = only_job(text + adapted).optimizer
+    assert isinstance(found, Kfac)
+    assert (found.damping_adaptation_decay, found.damping_minimum) == (0.95, 0.005)
+    assert found.damping_maximum == 2.0
+    fixed = only_job(text).optimizer
+    assert isinstance(fixed, Kfac)
+    assert fixed.damping_adaptation_decay is fixed.damping_minimum is fixed.damping_maximum is None
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
 from vmcjob.vmc.ansatz.psiformer import Psiformer
 from vmcjob.vmc.ansatz.slater import SlaterOrbitals
-from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Optimizer
+from vmcjob.vmc.contracts import ChainState, LocalEnergy, LogPsi, LoopState, Optimizer
+from vmcjob.vmc.damping import Adaptation
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.first_order import FirstOrder, adam, lamb
 from vmcjob.vmc.hamiltonian import make_local_energy
@@ -24,7 +25,7 @@ from vmcjob.vmc.hartree_fock import HartreeFock
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
-from vmcjob.vmc.loop import INITIAL, Vmc
+from vmcjob.vmc.loop import CURVATURE, INITIAL, Vmc, stream
 from vmcjob.vmc.pretrain import Pretraining, fitting_optimizer
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.spring import Spring
@@ -99,10 +100,11 @@ def build(
     system = make_system(spec.system)
     ansatz = _ansatz(spec.ansatz, system)
     log_psi = make_log_psi(ansatz)
+    local_energy = make_local_energy(log_psi, system)
     vmc = Vmc(
         log_psi=log_psi,
-        local_energy=make_local_energy(log_psi, system),
-        optimizer=_optimizer(spec.optimizer, log_psi, spec.system.n_electrons, care),
+        local_energy=local_energy,
+        optimizer=_optimizer(spec, log_psi, local_energy, care),
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
@@ -178,8 +180,9 @@ def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
 
 
 def _optimizer(
-    options: jobspec.Optimizer, log_psi: LogPsi, n_electrons: int, care: Care
+    spec: jobspec.JobSpec, log_psi: LogPsi, local_energy: LocalEnergy, care: Care
 ) -> Optimizer:
+    options = spec.optimizer
     learning_rate = Decay(options.learning_rate, options.decay_steps)
     clipping = Clipping(options.clip, options.clip_centre)
     match options:
@@ -205,7 +208,7 @@ def _optimizer(
                 chunk_divisor=care.chunk_divisor,
             )
         case jobspec.Kfac():
-            return _kfac(options, log_psi, n_electrons, learning_rate, clipping)
+            return _kfac(spec, options, log_psi, local_energy, care)
         case jobspec.Adam():
             return FirstOrder(log_psi, learning_rate, adam(options.b1, options.b2), clipping)
         case jobspec.Lamb():
@@ -213,27 +216,55 @@ def _optimizer(
 
 
 def _kfac(
+    spec: jobspec.JobSpec,
     options: jobspec.Kfac,
     log_psi: LogPsi,
-    n_electrons: int,
-    learning_rate: Decay,
-    clipping: Clipping,
+    local_energy: LocalEnergy,
+    care: Care,
 ) -> Kfac:
-    decay_steps = options.damping_decay_steps or math.inf
     try:
         return Kfac(
             log_psi=log_psi,
-            n_electrons=n_electrons,
-            learning_rate=learning_rate,
-            damping=Decay(options.damping, decay_steps, options.damping_minimum or 0.0),
+            n_electrons=spec.system.n_electrons,
+            learning_rate=Decay(options.learning_rate, options.decay_steps),
+            damping=_damping(options, log_psi, local_energy, care),
             momentum=options.momentum,
             norm_constraint=options.norm_constraint,
             curvature_decay=options.curvature_decay,
             inverse_period=options.inverse_period,
             is_inverse_exact=options.inverse == "exact",
+            estimation_mode=options.estimation_mode,
             burn_in=options.burn_in,
             l2=options.l2,
-            clipping=clipping,
+            clipping=Clipping(options.clip, options.clip_centre),
+            seed=spec.seed,
+            stream=stream(CURVATURE, care.retries),
         )
     except KfacUnavailableError as error:
         raise UsageError(f"optimizer.kind: {error}, or choose spring") from error
+
+
+def _damping(
+    options: jobspec.Kfac, log_psi: LogPsi, local_energy: LocalEnergy, care: Care
+) -> Decay | Adaptation:
+    match options:
+        case jobspec.Kfac(
+            damping_adaptation_period=int(period),
+            damping_adaptation_decay=float(decay),
+            damping_minimum=float(minimum),
+            damping_maximum=float(maximum),
+        ):
+            return Adaptation(
+                log_psi=log_psi,
+                local_energy=local_energy,
+                clipping=Clipping(options.clip, options.clip_centre),
+                initial=options.damping,
+                minimum=minimum,
+                maximum=maximum,
+                period=period,
+                decay=decay,
+                l2=options.l2,
+                chunk_divisor=care.chunk_divisor,
+            )
+    decay_steps = options.damping_decay_steps or math.inf
+    return Decay(options.damping, decay_steps, options.damping_minimum or 0.0)

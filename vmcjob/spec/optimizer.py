@@ -15,6 +15,9 @@ NormConstraint = Annotated[float, above(0), "largest squared change of psi per u
 Clip = Annotated[float, above(0), "local energies are clipped at so many mean deviations"]
 ClipCentre = Annotated[Literal["median", "mean"], "what the deviations are taken from"]
 
+DAMPING_RANGE: Final = 100.0
+"""By which factor an adapted damping moves away from its start, unless a spec says otherwise."""
+
 
 @dataclass(frozen=True)
 class Sr:
@@ -74,7 +77,20 @@ class Kfac:
     damping_decay_steps: Annotated[
         float | None, above(0), "damping after t steps: damping / (1 + t / damping_decay_steps)"
     ] = None
-    damping_minimum: Annotated[float | None, above(0), "where its decay ends"] = None
+    damping_adaptation_period: Annotated[
+        int | None,
+        between(1, 100_000),
+        "steps from one to the next adaptation of the damping to how far steps can be trusted",
+    ] = None
+    damping_adaptation_decay: Annotated[
+        float | None, inside(0, 1), "damping times or over this per step; 0.95 where it is adapted"
+    ] = None
+    damping_minimum: Annotated[
+        float | None, above(0), "where its decay ends; of an adapted one a hundredth of damping"
+    ] = None
+    damping_maximum: Annotated[
+        float | None, above(0), "of an adapted damping; a hundred times damping"
+    ] = None
     momentum: Annotated[float, at_least(0), inside(-1, 1), "of the last update kept"] = 0.0
     norm_constraint: NormConstraint = 1e-3
     curvature_decay: Annotated[
@@ -84,6 +100,10 @@ class Kfac:
     inverse: Annotated[
         Literal["factored", "exact"], "damping shared by the factors of a block, or added to it"
     ] = "factored"
+    estimation_mode: Annotated[
+        Literal["fisher_exact", "fisher_gradients"],
+        "Fisher matrix itself, or the same on average from random samples, as kfac-jax has it",
+    ] = "fisher_exact"
     burn_in: Annotated[int, at_least(0), "first steps, which measure the Fisher matrix only"] = 0
     l2: Annotated[float, at_least(0), "penalty on parameters, l2 / 2 times their squared norm"] = (
         0.0
@@ -91,15 +111,38 @@ class Kfac:
     clip: Clip = 5.0
     clip_centre: ClipCentre = "median"
 
-    def clashes(self) -> Iterator[Clash]:
-        """A minimum of the damping that no decay leads to."""
-        if self.damping_minimum is None:
+    def __post_init__(self) -> None:
+        """Settle what depends on whether the damping is adapted: how fast, and how far."""
+        if self.damping_adaptation_period is None:
             return
-        if self.damping_decay_steps is None:
-            yield Clash(("damping_minimum",), "there is no decay without damping_decay_steps")
-        elif self.damping < self.damping_minimum:
-            message = f"a damping of {self.damping:g} cannot decay to {self.damping_minimum:g}"
+        defaults = {
+            "damping_adaptation_decay": 0.95,  # arXiv:1503.05671, section 6.5
+            "damping_minimum": self.damping / DAMPING_RANGE,
+            "damping_maximum": self.damping * DAMPING_RANGE,
+        }
+        for key, value in defaults.items():
+            if getattr(self, key) is None:
+                object.__setattr__(self, key, value)
+
+    def clashes(self) -> Iterator[Clash]:
+        """Two ways of the damping to change at once, or limits to what does not change."""
+        adapts, decays = self.damping_adaptation_period, self.damping_decay_steps
+        low, high = self.damping_minimum, self.damping_maximum
+        if adapts and decays:
+            message = "a damping that is adapted does not decay; leave one of both out"
+            yield Clash(("damping_adaptation_period", "damping_decay_steps"), message)
+        for key in () if adapts else ("damping_adaptation_decay", "damping_maximum"):
+            if getattr(self, key) is not None:
+                yield Clash((key,), "there is no adaptation without damping_adaptation_period")
+        if low is not None and not (adapts or decays):
+            message = "nothing leads there but damping_decay_steps or damping_adaptation_period"
+            yield Clash(("damping_minimum",), message)
+        elif low is not None and self.damping < low:
+            message = f"a damping of {self.damping:g} cannot decay to {low:g}"
             yield Clash(("damping_minimum", "damping"), message)
+        if adapts and high is not None and self.damping > high:
+            message = f"a damping of {self.damping:g} cannot rise to {high:g}"
+            yield Clash(("damping_maximum", "damping"), message)
 
 
 B1 = Annotated[float, at_least(0), inside(-1, 1), "of the mean gradient kept at a step"]

@@ -8,11 +8,12 @@ where δθ₀ is the update before. The block of a dense layer is taken to be th
 the second moments of what goes in and of what comes back (arXiv:1503.05671; shared by electrons or
 pairs, arXiv:1806.00250; in VMC, arXiv:1909.02487, section II D). F is the Fisher matrix of a normal
 distribution of variance ½ about log|ψ|, as kfac-jax and the published settings of VMC have it, so
-that λ here is 2 λ of SR, and η is 2 η of SR.
+that λ here is 2 λ of SR, and η is 2 η of SR. From samples of that distribution instead, F is
+2 ⟨x² O Oᵀ⟩ with a standard normal number x for every walker: the same on average.
 """
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,11 +23,17 @@ from jaxtyping import Float
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
+from vmcjob.vmc.damping import Adaptation, Trial
 from vmcjob.vmc.energy import Clipping, centred
 from vmcjob.vmc.kfac_layers import load, make_curvature, name_blocks
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.scores import PerWalker, Vector, lazy_scores
 from vmcjob.vmc.sr import limited
+
+# Of kfac-jax's other modes, "…_curvature_prop" and "ggn_exact" have the numbers of "fisher_exact",
+# for log|ψ| is one number, and blocks are made of squares of what comes back from it for a walker;
+# "fisher_empirical" wants targets, and log|ψ| has none.
+EstimationMode = Literal["fisher_exact", "fisher_gradients"]
 
 
 class KfacState(NamedTuple):
@@ -34,39 +41,45 @@ class KfacState(NamedTuple):
 
     blocks: Any  # kfac-jax's own: a tuple with a pytree of arrays for every block
     velocity: Vector  # δθ₀
+    damping: Array | None  # λ of the next step, where it is adapted
 
 
 @dataclass(frozen=True)
 class Kfac:
-    """K-FAC (an `Optimizer`). Raises KfacUnavailableError where kfac-jax and JAX do not fit.
+    """K-FAC (an `Optimizer`). Raises KfacUnavailableError without a kfac-jax that fits JAX.
 
     Args:
         log_psi: one walker's log|ψ|.
         n_electrons: of one walker; its score is traced before there is a walker.
         learning_rate: η, in hartree⁻¹.
-        damping: λ.
+        damping: λ, by a schedule, or adapted to how far the steps can be trusted.
         momentum: μ, below 1.
         norm_constraint: upper limit of η² dᵀ g, the squared change of ψ in the norm of F + λ.
         curvature_decay: weight of the past in the moving averages of a block, below 1.
         inverse_period: steps between two inversions of the blocks; most keep their λ meanwhile.
         is_inverse_exact: whether λ is added to a block's eigenvalues, or to those of its factors.
+        estimation_mode: of F, in kfac-jax's words: exact, or from samples.
         burn_in: first steps, which measure F and move nothing.
         l2: l, weight of the penalty ½ l ‖θ‖², in hartree.
         clipping: of local energies.
+        seed, stream: of the samples; see `devices.key`.
     """
 
     log_psi: LogPsi
     n_electrons: int
     learning_rate: Decay
-    damping: Decay
+    damping: Decay | Adaptation
     momentum: float
     norm_constraint: float
     curvature_decay: float
     inverse_period: int
     is_inverse_exact: bool
+    estimation_mode: EstimationMode
     burn_in: int
     l2: float
     clipping: Clipping
+    seed: int
+    stream: int
 
     def __post_init__(self) -> None:
         load()
@@ -84,7 +97,10 @@ class Kfac:
             approx_powers_to_cache=None if self.is_inverse_exact else kept,
             cache_eigenvalues=False,
         )
-        return KfacState(state.blocks_states, jnp.zeros_like(flat))
+        damping = None
+        if isinstance(self.damping, Adaptation):
+            damping = jnp.asarray(self.damping.initial, flat.dtype)
+        return KfacState(state.blocks_states, jnp.zeros_like(flat), damping)
 
     def update(
         self,
@@ -100,15 +116,21 @@ class Kfac:
         scores = lazy_scores(self.log_psi, params, r)
         of_energy = devices.mean(scores.apply_transpose(centred(clipped)) / r.shape[0])
         gradient = of_energy + self.l2 * flat
-        blocks, natural = self._precondition(params, state.blocks, r, unravel(gradient), step)
+        blocks, natural = self._precondition(params, state, r, unravel(gradient), step)
         direction, _ = ravel_pytree(natural)
-        eta = limited(self.learning_rate(step), jnp.vdot(direction, gradient), self.norm_constraint)
+        rate, square = self.learning_rate(step), jnp.vdot(direction, gradient)
+        eta = limited(rate, square, self.norm_constraint)
         moving = jnp.where(step < self.burn_in, 0.0, 1.0).astype(flat.dtype)
         delta = moving * (self.momentum * state.velocity - eta * direction)
         info = UpdateInfo(
             2.0 * jnp.linalg.norm(of_energy), jnp.linalg.norm(delta), moving * eta, n_clipped
         )
-        return unravel(flat + delta), KfacState(blocks, delta), info
+        damping = None
+        if isinstance(self.damping, Adaptation):
+            predicted = eta * (1.0 - 0.5 * eta / rate) * square
+            trial = Trial(params, -eta * direction, r, clipped, predicted)
+            damping = self.damping.after(step, state.damping, trial)
+        return unravel(flat + delta), KfacState(blocks, delta, damping), info
 
     def describe_blocks(self, params: Params) -> dict[str, str]:
         """For every array of parameters, by its path, the name of its block; traced, not computed.
@@ -123,20 +145,22 @@ class Kfac:
         return jax.ShapeDtypeStruct((2, self.n_electrons, 3), dtype)
 
     def _precondition(
-        self, params: Params, blocks: Any, r: Array, gradient: Params, step: Array
+        self, params: Params, before: OptimizerState, r: Array, gradient: Params, step: Array
     ) -> tuple[Any, Params]:
         """The blocks after this batch, and (F + l + λ)⁻¹ g with them."""
         curvature = make_curvature(self.log_psi, params, r)
-        weight = self.l2 + self.damping(step)
-        state = curvature.State(synced=jnp.array(False), blocks_states=blocks)
+        damping = self.damping(step) if isinstance(self.damping, Decay) else before.damping
+        weight = self.l2 + damping
+        state = curvature.State(synced=jnp.array(False), blocks_states=before.blocks)
         state = curvature.update_curvature_matrix_estimate(
             state,
             ema_old=self.curvature_decay,
             ema_new=1.0,
             identity_weight=weight,
             batch_size=r.shape[0],
-            rng=jax.random.key(0),  # the exact Fisher matrix needs no samples
+            rng=devices.key(self.seed, self.stream, step),
             func_args=(params, r),
+            estimation_mode=self.estimation_mode,
             pmap_axis_name=devices.AXIS,
         )
         state = curvature.sync(state, devices.AXIS)

@@ -124,7 +124,6 @@ def _curvature(log_psi: LogPsi, copied: frozenset[int]) -> Any:
 
     return kfac_jax.BlockDiagonalCurvature(
         registered,
-        default_estimation_mode="fisher_exact",
         layer_tag_to_block_ctor={"scale_and_shift": _block_of_copies},
         auto_register_kwargs={"graph_patterns": _patterns()},
     )

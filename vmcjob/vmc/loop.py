@@ -24,12 +24,13 @@ Step = Callable[[LoopState, Array], tuple[LoopState, Any]]
 """``(state, step index) -> (state, info)`` on all devices; state and info have a device axis."""
 
 # Streams of random numbers, one per phase: step 7 of training and of evaluation share nothing.
-WARMUP, TRAIN, EQUILIBRATE, EVALUATE, INITIAL, PRETRAIN = range(6)
+# CURVATURE is for what an optimizer draws in a step of training.
+WARMUP, TRAIN, EQUILIBRATE, EVALUATE, INITIAL, PRETRAIN, CURVATURE = range(7)
 
 
 def stream(kind: int, retry: int) -> int:
     """A phase's stream of random numbers; another one for every retry."""
-    return kind + 6 * retry
+    return kind + 7 * retry
 
 
 @dataclass(frozen=True)
