@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -63,15 +63,24 @@ def make_adaptation(**changes: Any) -> Adaptation:
     return Adaptation(**(options | changes))
 
 
-def reduction(adaptation: Adaptation, params: Params, delta: Array, r: np.ndarray) -> np.ndarray:
-    """`Adaptation.reduction` by a step, on all devices."""
+class Judgement(NamedTuple):
+    """Of a step of which nothing was expected."""
 
-    def judge(r: Array, params: Params) -> Array:
+    reduction: Array
+    damping: Array  # of the next step
+
+
+def judge(adaptation: Adaptation, params: Params, delta: Array, r: np.ndarray) -> Judgement:
+    """What a step is worth, by walkers on all devices."""
+
+    def judge_here(r: Array, params: Params) -> Judgement:
         e_loc = jax.vmap(adaptation.local_energy, (None, 0))(params, r)
         clipped, _ = adaptation.clipping.apply(e_loc)
-        return adaptation.reduction(Trial(params, delta, r, clipped, jnp.zeros(())))
+        trial = Trial(params, delta, r, clipped, jnp.zeros(()))
+        damping = adaptation.after(jnp.asarray(0), jnp.asarray(DAMPING), trial)
+        return Judgement(adaptation.reduction(trial), damping)
 
-    return devices.unreplicate(devices.pmap(judge)(devices.shard(r), params))
+    return devices.unreplicate(devices.pmap(judge_here)(devices.shard(r), params))
 
 
 @pytest.mark.usefixtures("float64")
@@ -85,8 +94,8 @@ def test_walkers_of_one_wave_function_tell_the_energy_of_the_next(delta: float) 
     before, after = (
         0.5 * (0.5 * alpha**2 - alpha) + 0.5 * l2 * alpha**2 for alpha in (ALPHA, ALPHA + delta)
     )
-    found = reduction(make_adaptation(l2=l2), params, jnp.array([delta]), walkers_of_hydrogen())
-    np.testing.assert_allclose(found, before - after, rtol=0.01)
+    found = judge(make_adaptation(l2=l2), params, jnp.array([delta]), walkers_of_hydrogen())
+    np.testing.assert_allclose(found.reduction, before - after, rtol=0.01)
 
 
 def damping_after_a_step(alpha: float = ALPHA, **changes: Any) -> float:
@@ -187,12 +196,13 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
 def test_one_and_two_devices_judge_alike(tmp_path: Path) -> None:
     """Energies, weights and the clipping's window are those of all walkers."""
     one, two = (_judged_in_new_process(n, tmp_path) for n in (1, 2))
-    assert one != 0.0
+    assert one[0] != 0.0
+    assert one[1] != DAMPING
     np.testing.assert_allclose(two, one, rtol=1e-10)
 
 
 def judge_helium() -> np.ndarray:
-    """What a step of helium from random walkers brings, on all devices."""
+    """What a step of helium from random walkers brings, and what that does to λ."""
     log_psi = make_log_psi(NARROW)
     adaptation = make_adaptation(
         log_psi=log_psi,
@@ -204,7 +214,7 @@ def judge_helium() -> np.ndarray:
     params = jax.jit(NARROW.init)(jax.random.key(0), r[0])
     n_params = sum(leaf.size for leaf in jax.tree.leaves(params))
     delta = jnp.asarray(0.1 * np.random.default_rng(0).standard_normal(n_params))
-    return reduction(adaptation, params, delta, r)
+    return np.stack(judge(adaptation, params, delta, r))
 
 
 def _judged_in_new_process(n_devices: int, folder: Path) -> np.ndarray:
