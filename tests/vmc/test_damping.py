@@ -14,9 +14,17 @@ import pytest
 from jax import Array
 from scipy.special import gammaincinv
 
-from tests.vmc.test_kfac import HELIUM, NARROW, REPOSITORY, make_kfac, random_batch
+from tests.vmc.test_kfac import (
+    HELIUM,
+    NARROW,
+    REPOSITORY,
+    make_helium,
+    make_kfac,
+    random_batch,
+)
 from vmcjob.run.calculation import build
 from vmcjob.run.rollback import NO_CARE, Care
+from vmcjob.run.state import from_arrays, to_arrays
 from vmcjob.spec import parse_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import make_log_psi
@@ -25,6 +33,7 @@ from vmcjob.vmc.damping import Adaptation, Trial
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.kfac import Kfac
+from vmcjob.vmc.loop import iterate
 from vmcjob.vmc.schedule import Decay
 
 ALPHA = 1.5  # of the trial function exp(−α r) of hydrogen, whose energy is α²/2 − α
@@ -191,6 +200,26 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
     assert (damping.period, damping.decay, damping.l2) == (7, 0.8, 0.5)
     assert damping.clipping == first.clipping == Clipping(4.0, "median")
     assert (damping.chunk_divisor, smaller.chunk_divisor) == (1, 2)
+
+
+def test_samples_and_an_adapted_damping_are_resumed_bit_for_bit() -> None:
+    """The samples are drawn anew from seed and step, and λ is in the checkpoint."""
+    log_psi = make_log_psi(NARROW)
+    adaptation = make_adaptation(
+        log_psi=log_psi, local_energy=make_local_energy(log_psi, HELIUM), initial=1e-3, period=2
+    )
+    changes = {"damping": adaptation, "estimation_mode": "fisher_gradients"}
+    vmc, state = make_helium(**changes)
+    checkpoints = [to_arrays(done.state) for done in iterate(vmc.train_step(), state, 0, 5)]
+    dampings = [float(arrays["optimizer/damping"]) for arrays in checkpoints]
+    assert len(set(dampings)) > 1
+    vmc, like = make_helium(**changes)
+    for done in iterate(vmc.train_step(), from_arrays(checkpoints[2], like), 3, 5):
+        state = done.state
+    resumed = to_arrays(state)
+    assert resumed.keys() == checkpoints[4].keys()
+    for name, array in checkpoints[4].items():
+        np.testing.assert_array_equal(resumed[name], array, err_msg=name)
 
 
 def test_one_and_two_devices_judge_alike(tmp_path: Path) -> None:
