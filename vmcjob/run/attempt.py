@@ -15,7 +15,7 @@ from vmcjob import __version__
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
-from vmcjob.run.mirror import Mirror, share
+from vmcjob.run.mirror import Mirror, open_shared
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
@@ -46,7 +46,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
-    store = share(lambda: _open_store(run_dir, spec, start))
+    store = open_shared(lambda: _open_store(run_dir, spec, start))
     make_calculation = partial(build, spec, _recorded_start(store))
     worker = Worker(spec, make_calculation, store, stop, pulse, start and start.arrays)
     for line in describe_blocks(worker.calculation):

@@ -57,17 +57,21 @@ class Mirror:
         self.rollbacks = (*self.rollbacks, record)
 
 
-def share(open_store: Callable[[], RunStore]) -> RunStore | Mirror:
+def open_shared(open_store: Callable[[], RunStore]) -> RunStore | Mirror:
     """The run's store, opened by the first rank only, and what the others are told of it.
 
     They do not look for themselves: a shared file system may show another host the run as it was.
     """
-    if not ranks.is_first():
+    return share(open_store() if ranks.is_first() else None)
+
+
+def share(own: RunStore | Mirror | None) -> RunStore | Mirror:
+    """The store that the first rank has; for the others, how it stands now."""
+    if not isinstance(own, RunStore):
         return ranks.from_first(None)
-    store = open_store()
     if ranks.count() > 1:
-        mirror = Mirror.of(store)
+        mirror = Mirror.of(own)
         if mirror.restored and mirror.restored.warning:
             log.warning("%s", mirror.restored.warning)  # a store says it only once
         ranks.from_first(mirror)
-    return store
+    return own

@@ -13,7 +13,7 @@ from vmcjob.errors import DivergedError
 from vmcjob.run.blocks import Block, run_blocks
 from vmcjob.run.calculation import Calculation
 from vmcjob.run.edge import agree
-from vmcjob.run.mirror import Mirror
+from vmcjob.run.mirror import Mirror, share
 from vmcjob.run.progress import Progress
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.rollback import (
@@ -160,6 +160,7 @@ class Worker:
         log.warning("%s", rollback)
         self._store.record_rollback(asdict(rollback))
         self._rollbacks.append(rollback)
+        self._store = share(self._store)  # a slot that is damaged is so for all ranks
         del self.calculation, self.position  # the devices need the memory for what comes
         self._begin()
 
