@@ -29,6 +29,7 @@ def make_finished_job(shell: Shell) -> RunDir:
     (folder / "22_submission.sh").write_text(SCRIPT)
     run.append_attempt("start")
     run.append_attempt("lost", worker_pid=123, how="SIGKILL")
+    run.append_attempt("lost", rank=1, worker_pid=124, how="SIGTERM")
     run.append_attempt("end", outcome="FINISHED", message="")
     run.write_environment("SLURM_JOB_ID=22\nXLA_FLAGS='--a=1 --b=$HOME'\n")
     finish(run)
@@ -46,6 +47,7 @@ def test_show_tells_all_that_the_directory_knows(shell):
         "point      R=1.4\n",
         "versions.jax  0.10.2\n",
         "123  SIGKILL\n",
+        "124  rank 1: SIGTERM\n",
         '# spec.toml\nname = "h2"\n',
         f"# script of its job: {run.path.parent}/.slurm/h2-ab/22_submission.sh\n{SCRIPT}",
         "# container.env\nSLURM_JOB_ID=22\n",
@@ -61,7 +63,8 @@ def test_show_json_has_the_promised_shape(shell):
     assert document["provenance"] == ROOT["attributes"]["provenance"]
     assert document["environment"] == {"SLURM_JOB_ID": "22", "XLA_FLAGS": "--a=1 --b=$HOME"}
     assert document["script"] == SCRIPT
-    assert [attempt["event"] for attempt in document["attempts"]] == ["start", "lost", "end"]
+    events = [attempt["event"] for attempt in document["attempts"]]
+    assert events == ["start", "lost", "lost", "end"]
     assert document["outcome"]["outcome"] == "FINISHED"
     assert document["submission"]["job_id"] == "22_3"
 

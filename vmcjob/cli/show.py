@@ -114,7 +114,8 @@ def _draw_attempts(attempts: list[dict[str, object]]) -> str:
     """The history as a table."""
     rows = []
     for event in attempts:
-        how = (str(event[key]) for key in ("outcome", "message", "how") if event.get(key))
+        how = [f"rank {event['rank']}"] if "rank" in event else []
+        how += [str(event[key]) for key in ("outcome", "message", "how") if event.get(key)]
         rows.append(
             [
                 Cell(format_time(event.get("time"))),
