@@ -242,3 +242,9 @@ def test_what_a_job_said_is_kept_apart_from_what_its_worker_said(shell):
         done = shell.run("logs", "--err", *options, "h2")
         assert done.returncode == 0
         assert done.stdout == "srun: error: \udcff\nsubmitit INFO\n"
+    (folder / "22_3_1_log.err").write_text("killed\n")
+    assert shell.run("logs", "--err", "--rank", "1", "h2").stdout == "killed\n"
+    assert shell.run("logs", "--err", "h2").stdout.startswith("srun: error: \udcff\nkilled\n")
+    done = shell.run("logs", "--err", "--rank", "2", "h2")
+    assert done.returncode == 4
+    assert "h2-0000000000: its job has not said anything beside rank 2 yet" in done.stderr

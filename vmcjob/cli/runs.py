@@ -113,12 +113,15 @@ def logs(
         bool, typer.Option("--err", help="What its SLURM job said, instead of its workers.")
     ] = False,
     rank: Annotated[
-        int, typer.Option(min=0, help="Of a run on several nodes, which worker's.")
-    ] = 0,
+        int | None,
+        typer.Option(
+            min=0, help="Of a run on several nodes, which worker's. [default: 0; with --err, all]"
+        ),
+    ] = None,
 ) -> None:
     """Print what the workers of one run said."""
     run = select_run(selector, site, runs)
-    read = _job_reader(run) if is_job else _worker_reader(run, rank)
+    read = _job_reader(run, rank) if is_job else _worker_reader(run, rank or 0)
     for piece in _follow_log(run, read) if follow else read():
         sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
@@ -226,11 +229,11 @@ def _worker_reader(run: "RunDir", rank: int) -> Reader:
     return read
 
 
-def _job_reader(run: "RunDir") -> Reader:
-    """Reads on in what the run's job said."""
+def _job_reader(run: "RunDir", rank: int | None) -> Reader:
+    """Reads on in what the run's job said, on the node of one rank or on all."""
     from vmcjob.scheduler import read_job_logs
 
-    return partial(read_job_logs, run, {})
+    return partial(read_job_logs, run, {}, rank)
 
 
 def _follow_log(run: "RunDir", read: Reader) -> Iterator[bytes]:

@@ -24,12 +24,13 @@ def find_script(run: RunDir) -> Path | None:
     return path if os.path.isfile(path) else None  # unlike Path, no error without permission
 
 
-def read_job_logs(run: RunDir, seen: dict[Path, int]) -> Iterator[bytes]:
-    """What the run's latest job said besides its worker: errors first, then output.
+def read_job_logs(run: RunDir, seen: dict[Path, int], rank: int | None = None) -> Iterator[bytes]:
+    """What the run's latest job said besides its workers: errors first, then output.
 
-    `seen` has the bytes of each file that were read before, and is kept up to date.
+    `seen` has the bytes of each file that were read before, and is kept up to date. With `rank`,
+    only what was said beside this worker.
     """
-    for path in _find_job_logs(run):
+    for path in _find_job_logs(run, rank):
         try:
             with open(path, "rb") as file:
                 file.seek(seen.setdefault(path, 0))
@@ -40,7 +41,7 @@ def read_job_logs(run: RunDir, seen: dict[Path, int]) -> Iterator[bytes]:
             raise SchedulerError(f"{path}: cannot be read: {error.strerror}") from None
 
 
-def _find_job_logs(run: RunDir) -> list[Path]:
+def _find_job_logs(run: RunDir, rank: int | None) -> list[Path]:
     """The files that SLURM and submitit write for the run's latest job.
 
     NotFoundError if there is none yet, UsageError if there will be none.
@@ -53,9 +54,11 @@ def _find_job_logs(run: RunDir) -> list[Path]:
     if job := _job(run):
         folder, job_id = job
         for end in ("err", "out"):
-            found += sorted(folder.glob(f"{job_id}_[0-9]*_log.{end}"))
+            task = "[0-9]*" if rank is None else rank  # submitit's name for it
+            found += sorted(folder.glob(f"{job_id}_{task}_log.{end}"))
     if not found:
-        raise NotFoundError(f"{name}: its job has not said anything yet")
+        where = f" beside rank {rank}" if rank else ""
+        raise NotFoundError(f"{name}: its job has not said anything{where} yet")
     return found
 
 
