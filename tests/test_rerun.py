@@ -99,6 +99,25 @@ def test_a_finished_run_begins_anew_only_when_asked_to(tmp_path, plan, ended):
     assert [event["event"] for event in ended.read_attempts()] == ["lost"]
 
 
+def test_of_several_jobs_to_begin_anew_one_at_work_is_left_out_whole(tmp_path, programs):
+    """Nothing of the others is half done: they are put aside, and SLURM has them."""
+    plan = make_plan(parse_spec(SPEC.replace("[system]", "seeds = [0, 1]\n[system]"), "h.toml"))
+    busy, free = (finish(create_run(tmp_path, plan.source, task)) for task in plan.tasks)
+    programs.make("sbatch", "Submitted batch job 7\n")
+    for name in ("srun", "squeue", "scontrol"):
+        programs.make(name)
+    with busy.lock():
+        receipt = slurm.submit(tmp_path, [plan], Site(), Request(), None, is_anew=True)
+    (item,) = receipt.submitted
+    assert (item.run, item.job_id) == (free, "7")
+    assert [old.has_results for old in free.earlier] == [True]
+    (left,) = receipt.skipped
+    assert left.run == busy
+    assert "already being run by pid" in str(left.error)
+    assert busy.has_results
+    assert (busy.earlier, busy.read_submission()) == ([], None)
+
+
 def test_a_run_that_never_began_has_nothing_to_put_aside(tmp_path, plan):
     run = create_run(tmp_path, plan.source, plan.tasks[0])
     (item,) = scheduler.preview(tmp_path, [plan], is_anew=True).submitted

@@ -31,6 +31,7 @@ from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan
+    from vmcjob.resources import Request
     from vmcjob.rundir import RunDir
 
 IsLocal = Annotated[
@@ -184,22 +185,10 @@ def rerun(  # noqa: PLR0913 -- a command has as many parameters as options
     What they had is put aside, whole, in a directory below .old of the runs root. Their own
     directories say what they compute. Runs that are queued or running are refused.
     """
-    from vmcjob.resources import Request
-
-    place = resolve_site(site, runs)
     wishes = Wishes(
-        place,
+        resolve_site(site, runs),
         _where(site, runs),
-        flags=Request(
-            partition=partition,
-            account=account,
-            qos=qos,
-            time=time,
-            mem=mem,
-            gres=gres,
-            constraint=constraint,
-            extra=tuple(extra or ()),
-        ),
+        flags=_request(partition, account, qos, time, mem, gres, constraint, extra),
         max_parallel=max_parallel,
         is_local=is_local,
         is_followed=is_followed,
@@ -210,6 +199,31 @@ def rerun(  # noqa: PLR0913 -- a command has as many parameters as options
     chosen = select_runs(selectors, site, runs)
     _refuse_active(chosen)
     _hand_in_again(chosen, wishes)
+
+
+def _request(
+    partition: Partition,
+    account: Account,
+    qos: Qos,
+    time: WallTime,
+    mem: Memory,
+    gres: Gres,
+    constraint: Constraint,
+    extra: Extra,
+) -> "Request":
+    """What the options ask SLURM for."""
+    from vmcjob.resources import Request
+
+    return Request(
+        partition=partition,
+        account=account,
+        qos=qos,
+        time=time,
+        mem=mem,
+        gres=gres,
+        constraint=constraint,
+        extra=tuple(extra or ()),
+    )
 
 
 def _refuse_active(chosen: "list[RunDir]") -> None:

@@ -157,16 +157,22 @@ def submit(
         planned = draft(root, plans, site, flags, max_parallel, is_anew=is_anew)
         job_ids: dict[RunDir, str] = {}
         aside: dict[RunDir, RunDir | None] = {}
+        unusable: list[Skipped] = []
         now = time.time()
         for array in planned.arrays:
             for run in array.runs:
-                aside[run] = prepare(run, *tasks[run.path.name], is_anew)
-            job_ids |= _send(array, now)
+                try:
+                    aside[run] = prepare(run, *tasks[run.path.name], is_anew)
+                except RunDirError as error:  # it alone stays behind, as it was
+                    unusable.append(Skipped(run, run.path.name, UNUSABLE, error))
+            if ready := tuple(run for run in array.runs if run in aside):
+                job_ids |= _send(replace(array, runs=ready), now)
     submitted = tuple(
         replace(item, job_id=job_ids[item.run], aside=aside[item.run])
         for item in planned.receipt.submitted
+        if item.run in job_ids
     )
-    return Receipt(submitted, planned.receipt.skipped)
+    return Receipt(submitted, (*planned.receipt.skipped, *unusable))
 
 
 def preflight(arrays: Sequence[Array]) -> None:
