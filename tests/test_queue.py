@@ -48,14 +48,17 @@ def test_one_squeue_call_answers_for_all_runs_of_all_arrays(programs, tmp_path):
 def test_accounting_is_asked_once_for_what_the_queue_has_forgotten(programs, tmp_path):
     programs.make("squeue")
     programs.make(
-        "sacct", "22_0|h2-abc|CANCELLED by 1000|1700000000\n22_1|h2-abc|OUT_OF_MEMORY|1700000000\n"
+        "sacct",
+        "22_0|h2-abc|CANCELLED by 1000|1700000000\n"
+        "22_1|h2-abc|OUT_OF_MEMORY|1700000000\n"
+        "22_[2,4-5%2]|h2-abc|CANCELLED by 1000|Unknown\n",
     )
-    runs = [submitted(tmp_path, index) for index in range(3)]
+    runs = [submitted(tmp_path, index) for index in range(6)]
     found = scheduler.look(runs)
-    assert [found[run.path].stage for run in runs] == [Stage.ENDED] * 3
-    assert [found[run.path].is_cancelled for run in runs] == [True, False, False]
+    assert [found[run.path].stage for run in runs] == [Stage.ENDED] * 6
+    assert [found[run.path].is_cancelled for run in runs] == [True, False, True, False, True, True]
     assert found[runs[1].path].words == "out of memory; ask for more (--mem)"
-    assert found[runs[2].path].job_id is None
+    assert [found[run.path].job_id for run in runs[3:]] == [None, "22_4", "22_5"]
     assert len(programs.calls("sacct")) == 1
 
 

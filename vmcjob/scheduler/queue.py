@@ -2,7 +2,7 @@
 
 import shutil
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Outcome, RunDir, Submission
@@ -130,16 +130,15 @@ def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
     # sacct reads the seconds since the epoch only in this form.
     start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
     try:
-        done = commands.start(
-            ["sacct", "-n", "-P", "-X", "--array", *which, f"--starttime={start}", columns]
-        )
+        done = commands.start(["sacct", "-n", "-P", "-X", *which, f"--starttime={start}", columns])
     except SchedulerError:  # sites without accounting need not have sacct
         return
     if done.returncode != 0:
         return
     for line in done.stdout.splitlines():
-        job_id, name, state, started = line.split("|", 3)
-        yield (name, _index(job_id)), _ticket(job_id, state, started, "")
+        job_ids, name, state, started = line.split("|", 3)
+        for job_id in _elements(job_ids):
+            yield (name, _index(job_id)), _ticket(job_id, state, started, "")
 
 
 def _ticket(job_id: str, state: str, started: str, reason: str) -> Ticket:
@@ -153,7 +152,23 @@ def _ticket(job_id: str, state: str, started: str, reason: str) -> Ticket:
     return Ticket(Stage.ENDED, job_id, ENDS.get(word, ""), is_cancelled, began)
 
 
+def _elements(job_id: str) -> Iterator[str]:
+    """The elements of an array one by one: accounting has those that never began as 22_[4-6,9].
+
+    Its own option to do so is not in every release of SLURM.
+    """
+    array, _, indices = job_id.partition("_")
+    if not indices.startswith("["):
+        yield job_id
+        return
+    for part in indices.strip("[]").partition("%")[0].split(","):
+        first, _, last = part.partition("-")
+        if first.isdigit() and (last or first).isdigit():
+            for index in range(int(first), int(last or first) + 1):
+                yield f"{array}_{index}"
+
+
 def _index(job_id: str) -> int | None:
-    """The index of an array's element: 3 of 22_3; accounting may hold pending ones as 22_[4-7]."""
+    """The index of an array's element: 3 of 22_3."""
     index = job_id.partition("_")[2]
     return int(index) if index.isdigit() else None
