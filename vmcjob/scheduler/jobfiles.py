@@ -1,12 +1,14 @@
 """What a run's job leaves in the folder of its submission: its script, and its own logs."""
 
 import os
+import pickletools
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from vmcjob.errors import NotFoundError, SchedulerError, UsageError
-from vmcjob.rundir import RunDir
+from vmcjob.rundir import RunDir, Submission
 
 
 def job_folder(root: Path, job_name: str) -> Path:
@@ -22,6 +24,37 @@ def find_script(run: RunDir) -> Path | None:
     folder, job_id = job
     path = folder / f"{job_id.partition('_')[0]}_submission.sh"  # one for a whole array
     return path if os.path.isfile(path) else None  # unlike Path, no error without permission
+
+
+def adopt(run: RunDir, submission: Submission, job_id: str) -> None:
+    """Give a job what it waits for: SLURM took it, and submitit has never heard of its id.
+
+    submitit names request and script after the id once it knows it; a job that does not find its
+    request ends after a minute. Nothing is unpickled here.
+    """
+    if submission.job_name is None:
+        return
+    folder = job_folder(run.path.parent, submission.job_name)
+    requested = folder / f"{job_id}_submitted.pkl"
+    script = folder / f"{job_id.partition('_')[0]}_submission.sh"
+    try:
+        if not requested.exists():
+            for path in folder.glob("*.pkl"):
+                if _is_request(path, run):
+                    os.replace(path, requested)
+        for path in folder.glob(".submission_file_*.sh"):
+            os.replace(path, script)
+    except OSError as error:
+        raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
+    run.write_submission(replace(submission, job_id=job_id))
+
+
+def _is_request(path: Path, run: RunDir) -> bool:
+    """Whether what is pickled there names the run's directory."""
+    try:
+        return any(word == str(run.path) for _, word, _ in pickletools.genops(path.read_bytes()))
+    except ValueError:  # cut short
+        return False
 
 
 def read_job_logs(run: RunDir, seen: dict[Path, int], rank: int | None = None) -> Iterator[bytes]:

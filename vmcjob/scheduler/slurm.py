@@ -18,7 +18,7 @@ from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request, wall_time_s
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler import commands, queue
-from vmcjob.scheduler.jobfiles import job_folder
+from vmcjob.scheduler.jobfiles import adopt, job_folder
 from vmcjob.scheduler.local import python_command, queue_lock
 from vmcjob.scheduler.receipt import (
     UNUSABLE,
@@ -31,7 +31,7 @@ from vmcjob.scheduler.receipt import (
 from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.scheduler.script import Options, load_submitit, render
 from vmcjob.site import Site
-from vmcjob.status import Queue, examine
+from vmcjob.status import Queue, Stage, examine
 from vmcjob.supervisor import Supervisor
 
 DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
@@ -154,6 +154,7 @@ def submit(
         if not RunDir(root / run_id).exists:
             create_run(root, source, task)
     with queue_lock(root):
+        _adopt_jobs([RunDir(root / run_id) for run_id in tasks])
         planned = draft(root, plans, site, flags, max_parallel, is_anew=is_anew)
         job_ids: dict[RunDir, str] = {}
         aside: dict[RunDir, RunDir | None] = {}
@@ -228,6 +229,20 @@ def _arrays(
         name = _job_name(wanted[runs[0]].name, runs, number)
         folder = job_folder(root, name)
         yield Array(name, number, folder, runs, options, share or len(runs), image)
+
+
+def _adopt_jobs(runs: Sequence[RunDir]) -> None:
+    """Look after jobs that SLURM took while its answer was lost, or we were killed."""
+    cut_short = {
+        run: submission
+        for run in runs
+        if (submission := run.read_submission()) and submission.job_id is None
+    }
+    seen = queue.look(cut_short)
+    for run, submission in cut_short.items():
+        ticket = seen.get(run.path)
+        if ticket and ticket.job_id and ticket.stage is not Stage.ENDED:
+            adopt(run, submission, ticket.job_id)
 
 
 def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]:
