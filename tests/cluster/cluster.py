@@ -7,7 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,9 @@ from vmcjob.rundir import RunDir, list_runs
 from vmcjob.store import RunStore
 
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
-PATIENCE_S = 400.0  # a loaded machine is slow, and no failure
+PATIENCE_S = 1200.0  # a loaded machine is slow, and no failure
+# What a user has set for JAX stays out, except that jobs share what they compiled.
+COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
 
 SPEC = """
 name = "h"
@@ -60,7 +62,7 @@ class Cluster:
 
     def up(self, *options: str) -> None:
         """Bring it up, or leave it as it is."""
-        subprocess.run([TESTBED, "up", *options], check=True, timeout=120)
+        subprocess.run([TESTBED, "up", *options], check=True, timeout=PATIENCE_S)
         command = ["bash", "-c", 'eval "$("$0" env)"; env -0', TESTBED]
         said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
         found = dict(item.split("=", 1) for item in said.split("\0") if item)
@@ -68,7 +70,7 @@ class Cluster:
 
     def down(self) -> None:
         """Nothing of it stays."""
-        subprocess.run([TESTBED, "down"], check=True, timeout=120)
+        subprocess.run([TESTBED, "down"], check=True, timeout=PATIENCE_S)
 
     def call(self, *command: str) -> str:
         """What a program of SLURM says."""
@@ -80,6 +82,20 @@ class Cluster:
             text=True,
             timeout=60,
         ).stdout
+
+    def start(self, daemon: str, *arguments: str) -> None:
+        """Start a daemon that is gone, and wait until both nodes are ready again."""
+        environment = os.environ | self.environment
+        subprocess.run([daemon, *arguments], env=environment, check=True, timeout=PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
+        while subprocess.run([TESTBED, "status"], capture_output=True).returncode != 0:
+            assert time.monotonic() < deadline, f"{daemon} does not answer"
+            time.sleep(0.5)
+
+    def pid(self, daemon: str) -> int:
+        """One of its daemons: slurmctld, slurmd-n1, slurmd-n2."""
+        state = Path(self.environment["SLURM_CONF"]).parent
+        return int((state / f"{daemon}.pid").read_text())
 
     def job_ids(self, below: Path) -> list[str]:
         """Jobs that have not ended and belong to runs below a folder, elements one by one."""
@@ -95,6 +111,7 @@ class Room:
     cluster: Cluster
     cwd: Path
     extra: Mapping[str, str] = field(default_factory=dict)
+    is_contained: bool = False  # images keep what they compiled where vmcjob says
 
     @property
     def runs(self) -> Path:
@@ -102,8 +119,10 @@ class Room:
 
     @property
     def environment(self) -> dict[str, str]:
-        ours_alone = ("VMCJOB_", "SLURM_", "JAX_")  # jobs have the cache that vmcjob gives them
+        ours_alone = ("VMCJOB_", "SLURM_", "JAX_")
         kept = {k: v for k, v in os.environ.items() if not k.startswith(ours_alone)}
+        if not self.is_contained:
+            kept |= {name: os.environ[name] for name in COMPILED}
         ours = {
             "HOME": str(self.cwd),
             "PYTHONPATH": str(Path(vmcjob.__file__).parents[1]),
@@ -112,21 +131,39 @@ class Room:
         }
         return kept | ours | self.cluster.environment | dict(self.extra)
 
-    def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
-        """Run a vmcjob command to its end, whatever that is."""
-        return subprocess.run(
+    def within(self, image: Path) -> "Room":
+        """The same room, at a site that runs everything in an image."""
+        site = self.cwd / "site.toml"
+        site.write_text(f'[container]\nimage = "{image}"\noptions = ["--userns"]\n')
+        extra = {**self.extra, "VMCJOB_SITE": str(site)}
+        return replace(self, extra=extra, is_contained=True)
+
+    def begin(self, *arguments: str) -> subprocess.Popen[str]:
+        """Begin a vmcjob command."""
+        return subprocess.Popen(
             [sys.executable, "-P", "-m", "vmcjob", *arguments],
             cwd=self.cwd,
             env=self.environment,
-            capture_output=True,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
-            timeout=120,
         )
+
+    def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Run a vmcjob command to its end, whatever that is."""
+        with self.begin(*arguments) as command:
+            try:
+                stdout, stderr = command.communicate(timeout=PATIENCE_S)
+            except subprocess.TimeoutExpired:
+                command.kill()
+                raise
+        return subprocess.CompletedProcess(command.args, command.returncode, stdout, stderr)
 
     def run(self, *arguments: str) -> str:
         """Standard output of a vmcjob command that succeeds."""
         done = self.start(*arguments)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr + done.stdout
         return done.stdout
 
     def spec(self, seeds: int = 1, train: int = 20, evaluate: int = 40, extra: str = "") -> str:
@@ -153,15 +190,18 @@ class Room:
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited in vain until {what}; {self.describe()}")
             self.hurry()
-            time.sleep(0.3)
+            time.sleep(0.5)
 
     def hurry(self) -> None:
         """Let requeued jobs start soon: SLURM would make them wait for two minutes.
 
         Not at once: a job that comes back within a second finds its credential revoked.
         """
-        text = self.cluster.call("squeue", "--noheader", "--array", "--format=%i|%r|%S")
-        for job_id, reason, start in (line.split("|", 2) for line in text.splitlines()):
+        command = ["squeue", "--noheader", "--array", "--format=%i|%r|%S"]
+        environment = self.environment | {"SLURM_TIME_FORMAT": "%s"}
+        # No answer is no failure: tests take the controller away.
+        done = subprocess.run(command, env=environment, capture_output=True, text=True)
+        for job_id, reason, start in (line.split("|", 2) for line in done.stdout.splitlines()):
             is_known = start.isdigit()
             if reason == "BeginTime" and is_known and int(start) - time.time() > 10:
                 command = ["scontrol", "update", f"JobId={job_id}", "StartTime=now+3"]
@@ -189,6 +229,24 @@ class Room:
                 env=self.environment,
                 capture_output=True,
             )
+
+
+def is_computing(run: RunDir) -> bool:
+    """Whether the worker that spoke last has done steps."""
+    beat = run.read_heartbeat()
+    return beat is not None and beat.steps_per_s is not None
+
+
+def n_starts(run: RunDir) -> int:
+    """How many workers have begun."""
+    return sum(line["event"] == "start" for line in run.read_attempts())
+
+
+def assert_same(run: RunDir, undisturbed: Mapping[str, np.ndarray]) -> None:
+    """Bit for bit."""
+    recorded = series(run)
+    for name, column in undisturbed.items():
+        np.testing.assert_array_equal(recorded[name], column, err_msg=name)
 
 
 def series(run: RunDir) -> dict[str, np.ndarray]:

@@ -1,42 +1,31 @@
-"""Jobs whose worker runs in a real image, built by containers/build and named to these tests."""
+"""Jobs whose worker runs in a real image, built by containers/build."""
 
 import hashlib
-import os
-import shutil
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Room
+from tests.cluster.cluster import assert_same, is_computing, n_starts, series
+from tests.cluster.test_life import assert_lives_a_whole_life
 from vmcjob.store import RunStore
 
-IMAGE = os.environ.get("VMCJOB_TEST_IMAGE")
+pytestmark = pytest.mark.timeout(3600)  # building the image included
+
+TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 
 
-@pytest.fixture
-def contained(room) -> Room:
-    """A room whose site runs everything in the image."""
-    if IMAGE is None:
-        pytest.skip("$VMCJOB_TEST_IMAGE names no image; containers/build makes one")
-    if shutil.which("apptainer", path=room.environment["PATH"]) is None:
-        pytest.skip("no apptainer; slurm/testbed/testbed install-apptainer")
-    site = room.cwd / "site.toml"
-    site.write_text(f'[container]\nimage = "{IMAGE}"\noptions = ["--userns"]\n')
-    return replace(room, extra={"VMCJOB_SITE": str(site), "SECRET": "of the host"})
+def test_from_submit_to_an_energy_in_an_image(contained):
+    assert_lives_a_whole_life(contained)
 
 
-def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(contained):
+def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(contained, image):
     """USR2 to the whole tree would have emptied the image's file system under the worker."""
-    room = contained
-    room.run("submit", room.spec(train=300, evaluate=1500))
+    threshold = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # every program is kept
+    room = replace(contained, extra={**contained.extra, **threshold, "SECRET": "of the host"})
+    room.run("submit", room.spec(train=300, evaluate=6000))
     run = room.only_run()
-
-    def is_computing() -> bool:
-        beat = run.read_heartbeat()
-        return beat is not None and beat.steps_per_s is not None
-
-    room.wait_until(is_computing, "it computes")
+    room.wait_until(lambda: is_computing(run), "it computes")
     beat, submission = run.read_heartbeat(), run.read_submission()
     assert beat is not None
     assert submission is not None
@@ -49,16 +38,40 @@ def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(cont
     assert not {b"SECRET", b"PYTHONPATH", b"VIRTUAL_ENV"} & names
     room.cluster.call("scancel", "--signal=URG", submission.job_id)
     room.wait_for(FINISHED=1)
-    starts = [line for line in run.read_attempts() if line["event"] == "start"]
-    assert len(starts) == 2
+    assert n_starts(run) == 2
     store = RunStore.open(run.store_path, "r", run_id=run.path.name)
-    assert IMAGE is not None
-    digest = hashlib.sha256(Path(IMAGE).read_bytes()).hexdigest()
+    digest = hashlib.sha256(image.read_bytes()).hexdigest()
     assert store.attrs["provenance"]["image_sha256"] == digest
+    (folder,) = (room.cwd / ".cache" / "vmcjob").iterdir()
+    assert digest.startswith(folder.name)
+    compiled = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
+    assert compiled
+    # From its beginning, without a warning and with all that was compiled, it is the same run.
+    disturbed = series(run)
+    room.run("rerun", "h")
+    room.wait_for(FINISHED=1)
+    assert n_starts(run) == 1
+    assert_same(run, disturbed)
+    assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == compiled
 
 
-def test_another_image_than_the_pinned_one_is_refused(contained):
-    spec = contained.spec(extra=f'[container]\nimage = "{IMAGE}"\nsha256 = "{64 * "0"}"')
+def test_two_nodes_share_a_run_each_in_an_image(contained):
+    """Every rank has an image of its own, and an environment: they meet through both."""
+    room = replace(contained, extra={**contained.extra, **TWO_DEVICES})
+    room.run("submit", room.spec(extra="nodes = 2"))
+    room.wait_for(FINISHED=1)
+    run = room.only_run()
+    provenance = RunStore.open(run.store_path).attrs["provenance"]
+    assert provenance["devices"] == "2 ranks of 2 × cpu"
+    assert provenance["image_sha256"]
+    seen = [run.environment_path_of(rank).read_text() for rank in (0, 1)]
+    for rank, text in enumerate(seen):
+        assert f"SLURM_PROCID={rank}\n" in text
+    assert "rank 1 of 2 meets the others" in room.run("logs", "--rank", "1", "h")
+
+
+def test_another_image_than_the_pinned_one_is_refused(contained, image):
+    spec = contained.spec(extra=f'[container]\nimage = "{image}"\nsha256 = "{64 * "0"}"')
     done = contained.start("submit", spec)
     assert done.returncode == 6
     assert "was asked for" in done.stderr

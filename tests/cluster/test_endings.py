@@ -3,98 +3,166 @@
 import os
 import random
 import signal
+import subprocess
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pytest
 
-from tests.cluster.cluster import Room, series
-from vmcjob.rundir import Phase, RunDir
+from tests.cluster.cluster import Room, assert_same, is_computing, series
+from vmcjob.rundir import Outcome, Phase, Process, RunDir
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
-REPEATS = int(os.environ.get("VMCJOB_TEST_REPEATS", "2"))  # random moments for each way
-WAYS = ("warning", "requeue", "kill", "deadline")
+# Wall times by the way of disturbing. SLURM warns of the end of a short one up to half a minute
+# too early, so that our own deadline comes first for certain only if there are five minutes.
+WAYS = {
+    "warning": "01:00:00",
+    "requeue": "01:00:00",
+    "kill": "01:00:00",
+    "wall time": "00:01:00",
+    "deadline": "00:05:00",
+}
+TRAIN, EVALUATE = 500, 20_000  # steps, enough to be disturbed in
+TOO_SHORT = "the wall time ended before a single step was done; ask for more (-t)"
+
+
+@dataclass(frozen=True)
+class Peace:
+    """What a run recorded that was left in peace, and how long it computed."""
+
+    series: dict[str, np.ndarray]
+    duration_s: float
 
 
 @pytest.fixture(scope="module")
-def undisturbed(cluster, tmp_path_factory) -> dict[str, dict[str, np.ndarray]]:
-    """The series of every run when it is left in peace."""
+def undisturbed(cluster, tmp_path_factory) -> Peace:
     room = Room(cluster, tmp_path_factory.mktemp("undisturbed"))
-    room.run("submit", write_spec(room))
-    room.wait_for(FINISHED=REPEATS)
-    return {run.path.name: series(run) for run in room.list()}
+    room.run("submit", room.spec(train=TRAIN, evaluate=EVALUATE))
+    run = room.only_run()
+    room.wait_until(lambda: is_computing(run), "it computes")
+    since = time.monotonic()
+    room.wait_until(run.read_outcome, "it has ended")
+    duration_s = time.monotonic() - since
+    room.wait_for(FINISHED=1)
+    return Peace(series(run), duration_s)
 
 
-def write_spec(room: Room) -> str:
-    """One run for each random moment."""
-    return room.spec(seeds=REPEATS, train=300, evaluate=6000)  # seconds, on any machine
+def test_a_run_that_is_disturbed_again_and_again_ends_with_the_same_series(
+    room, undisturbed, n_kills
+):
+    """Bit for bit, whenever it is disturbed; random moments find the state that is not kept.
+
+    Each way has a run of its own, and all go on side by side, for deadlines take minutes to come.
+    """
+    longest_pause_s = undisturbed.duration_s / (4 * n_kills)
+    rooms = {how: replace(room, cwd=room.cwd / how) for how in WAYS}
+    with ThreadPoolExecutor(len(WAYS)) as pool:
+        stories = {
+            how: pool.submit(
+                disturb_often, room, how, 1 if how == "deadline" else n_kills, longest_pause_s
+            )
+            for how, room in rooms.items()
+        }
+    for how, story in stories.items():
+        story.result()
+        rooms[how].wait_for(FINISHED=1)
+        assert_same(rooms[how].only_run(), undisturbed.series)
+    assert n_stops(rooms["deadline"], "deadline") == 1
 
 
-def worker(run: RunDir) -> int:
-    """The pid of the process that computes."""
-    beat = run.read_heartbeat()
-    assert beat is not None
-    return beat.pid
+def disturb_often(room: Room, how: str, times: int, longest_pause_s: float) -> None:
+    """Submit a run and disturb it so often at random moments."""
+    room.cwd.mkdir()
+    # Of jobs that do not say how little memory they need, a node takes one.
+    room.run("submit", "--mem=500M", "-t", WAYS[how], room.spec(train=TRAIN, evaluate=EVALUATE))
+    run, chance, worker = room.only_run(), random.Random(how), None
+    for number in range(times):
+        # Some while they begin; the end of the wall time before the first step is another story.
+        is_early = how not in ("wall time", "deadline") and chance.random() < 0.3
+        pause_s = chance.uniform(0.0, longest_pause_s)
+        worker = next_worker(room, run, worker, has_begun if is_early else is_at_work)
+        if worker is None:  # we were too slow to disturb it so often
+            assert number > 0
+            return
+        time.sleep(pause_s)
+        with suppress(ProcessLookupError):
+            disturb(room, run, worker, how)
 
 
-def disturb(room: Room, run: RunDir, how: str) -> None:
+def next_worker(
+    room: Room,
+    run: RunDir,
+    earlier: Process | None,
+    is_ready: Callable[[RunDir, Process | None], bool],
+) -> Process | None:
+    """The worker of the next attempt when it is ready; None if the run has finished."""
+
+    def has_ended() -> bool:
+        outcome = run.read_outcome()
+        return outcome is not None and outcome.outcome is not Outcome.PREEMPTED
+
+    room.wait_until(lambda: is_ready(run, earlier) or has_ended(), "the next worker is ready")
+    outcome, submission = run.read_outcome(), run.read_submission()
+    if outcome is not None and outcome.message == TOO_SHORT:  # on a slow machine
+        room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has left the queue")
+        room.run("resume", "--mem=500M", "-t", "00:05:00", "h")
+        return next_worker(room, run, earlier, is_ready)
+    assert outcome is None or outcome.outcome in (Outcome.FINISHED, Outcome.PREEMPTED), outcome
+    return submission.worker if submission and not has_ended() else None
+
+
+def has_begun(run: RunDir, earlier: Process | None) -> bool:
+    """Whether there is a worker, and not that of before."""
+    submission = run.read_submission()
+    worker = submission.worker if submission else None
+    return worker is not None and worker != earlier and worker.is_alive() is True
+
+
+def is_at_work(run: RunDir, earlier: Process | None) -> bool:
+    """Whether the new worker has done steps."""
+    beat, submission = run.read_heartbeat(), run.read_submission()
+    if beat is None or submission is None or not has_begun(run, earlier):
+        return False
+    return beat.process == submission.worker and is_computing(run)
+
+
+def disturb(room: Room, run: RunDir, worker: Process, how: str) -> None:
     """Interfere with a run's attempt."""
     submission = run.read_submission()
     assert submission is not None
     assert submission.job_id is not None
     match how:
         case "warning":  # as SLURM sends it before a preemption, and before the wall time ends
-            room.cluster.call("scancel", "--signal=URG", submission.job_id)
+            tell(room, "scancel", "--signal=URG", submission.job_id)
         case "requeue":
-            room.cluster.call("scontrol", "requeue", submission.job_id)
+            tell(room, "scontrol", "requeue", submission.job_id)
         case "kill":
-            os.kill(worker(run), signal.SIGKILL)
-        case "deadline":  # or it might be done before, on a fast machine
-            os.kill(worker(run), signal.SIGSTOP)
+            os.kill(worker.pid, signal.SIGKILL)
+            room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has ended")
+            if room.states() != {"FINISHED": 1}:
+                room.wait_for(DEAD=1)
+                room.run("resume", "--mem=500M", "@last")
+        case "wall time" | "deadline":  # stopped, or a fast machine would have done it before
+            n_before = n_stops(room)
+            os.kill(worker.pid, signal.SIGSTOP)
+            room.wait_until(lambda: n_stops(room) > n_before or not worker.is_alive(), "time is up")
+            os.kill(worker.pid, signal.SIGCONT)
 
 
-@pytest.mark.parametrize("how", WAYS)
-def test_a_disturbed_run_ends_with_the_same_series(room, undisturbed, how):
-    """Bit for bit, whenever it is disturbed; random moments find the state that is not kept."""
-    wall_time = "00:01:00" if how == "deadline" else "00:10:00"
-    room.run("submit", "-t", wall_time, write_spec(room))
-    waits = random.Random(how)
-    for run in room.list():  # held, or a fast machine would end one while another is disturbed
-        room.wait_until(lambda run=run: is_computing(run), "it computes")
-        os.kill(worker(run), signal.SIGSTOP)
-    for run in room.list():
-        os.kill(worker(run), signal.SIGCONT)
-        time.sleep(waits.uniform(0.0, 1.0))
-        disturb(room, run, how)
-    if how == "deadline":
-        logs = list(room.runs.glob(".slurm/*/*_log.err"))
-        room.wait_until(
-            lambda: all("asking the worker to stop" in log.read_text() for log in logs),
-            "time is up",
-        )
-        for run in room.list():
-            os.kill(worker(run), signal.SIGCONT)
-    if how == "kill":
-        room.wait_until(lambda: room.states()["DEAD"] == REPEATS, "all are dead")
-        room.run("resume", "@last")
-    room.wait_for(FINISHED=REPEATS)
-    # One that was disturbed in its last block may have finished all the same.
-    starts = [line for run in room.list() for line in run.read_attempts() if is_start(line)]
-    assert len(starts) > REPEATS
-    for run in room.list():
-        recorded = series(run)
-        for name, column in undisturbed[run.path.name].items():
-            np.testing.assert_array_equal(recorded[name], column, err_msg=name)
+def tell(room: Room, *command: str) -> None:
+    """Call a program of SLURM, which may refuse: the job may have ended just now."""
+    subprocess.run(command, env=room.environment, capture_output=True)
 
 
-def is_start(line: dict[str, object]) -> bool:
-    return line["event"] == "start"
-
-
-def is_computing(run: RunDir) -> bool:
-    beat = run.read_heartbeat()
-    return beat is not None and beat.steps_per_s is not None
+def n_stops(room: Room, reason: str = "") -> int:
+    """How often a supervisor asked the worker of the room's run to stop, for this reason."""
+    logs = (path.read_text() for path in room.runs.glob(".slurm/*/*_log.err"))
+    return sum(text.count(f"{reason}: asking the worker to stop") for text in logs)
 
 
 def is_evaluating(run: RunDir) -> bool:

@@ -1,27 +1,31 @@
 """What goes wrong on a real SLURM, and that it is told, contained and repaired."""
 
 import json
-import shutil
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Room
+from tests.cluster.cluster import PATIENCE_S, assert_same, n_starts, series
+from vmcjob.rundir import RunDir
+from vmcjob.scheduler.local import queue_lock
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def test_one_failed_task_of_a_sweep_is_named_and_resumed_alone(room):
     """Eight tasks in one array, two at a time; the others finish as if nothing had happened."""
-    spec = room.spec(train=5, evaluate=40, extra='[sweep]\n"sampler.width" = [0.2, 0.3, 0.4, 0.5]')
-    text = (room.cwd / spec).read_text().replace("seeds = [0]", "seeds = [0, 1]")
-    (room.cwd / spec).write_text(text)
+    widths = '[sweep]\n"sampler.width" = [0.2, 0.3, 0.4, 0.5]'
+    spec = room.spec(seeds=2, train=5, evaluate=40, extra=widths)
     drawn = json.loads(room.run("submit", "-n", "--json", spec))
     (job,) = drawn["jobs"]
     assert len(job["run_ids"]) == 8
     # A store that cannot be opened stands in the way of the third run.
-    submitted = json.loads(room.run("submit", "--json", "--max-parallel=2", spec))["submitted"]
+    # With so little memory SLURM itself would run all eight at a time.
+    options = ("--json", "--mem=500M", "--max-parallel=2")
+    submitted = json.loads(room.run("submit", *options, spec))["submitted"]
     assert len({item["job_id"].partition("_")[0] for item in submitted}) == 1
     broken = Path(submitted[2]["run_dir"])
     (broken / "run.zarr").write_text("not a store")
@@ -42,25 +46,77 @@ def test_one_failed_task_of_a_sweep_is_named_and_resumed_alone(room):
     assert table.returncode == 3
     (excluded,) = json.loads(table.stdout)["excluded"]
     assert excluded["run_id"] == broken.name
+    assert "run.zarr" in excluded["reason"]
     (broken / "run.zarr").unlink()
     again = json.loads(room.run("resume", "--json", "h"))
     assert [item["run_id"] for item in again["submitted"]] == [broken.name]
     room.wait_for(FINISHED=8)
+    # One of them begins anew; one that somebody works on, whatever its files say, does not.
+    first, second = (RunDir(Path(item["run_dir"])) for item in submitted[:2])
+    before = series(first)
+    with second.lock():
+        done = room.start("rerun", "--json", first.path.name, second.path.name)
+    assert done.returncode == 1
+    assert f"{second.path}: already being run by pid" in done.stderr
+    assert [item["run_id"] for item in json.loads(done.stdout)["submitted"]] == [first.path.name]
+    room.wait_for(FINISHED=8)
+    assert [len(run.earlier) for run in (first, second)] == [1, 0]
+    assert_same(first, before)
 
 
-def test_a_controller_that_is_gone_while_submitting_and_watching(room):
-    """Exit code 5 and SLURM's own words; no orphan, no lost run, and the next submit repairs."""
+def test_a_controller_that_stops_while_submitting_and_watching(room):
+    """Exit code 5 and SLURM's own words; no orphan, no lost run, and the next submit repairs.
+
+    Stopped like this it takes what it is told, and answers when nobody listens any more: sbatch
+    fails, and there is a job.
+    """
     spec = room.spec(train=5, evaluate=40)
-    dead = replace(room, extra={"SLURM_CONF": str(nobody_answers(room))})
-    done = dead.start("submit", spec)
-    assert done.returncode == 5
-    assert "Unable to contact slurm controller" in done.stderr
-    assert not room.runs.exists()
-    room.run("submit", spec)
-    done = dead.start("status")
-    assert done.returncode == 5
-    assert "Unable to contact slurm controller" in done.stderr
-    assert "h-" in done.stdout  # what is known is shown all the same
+    room.runs.mkdir()
+    controller = room.cluster.pid("slurmctld")
+    with queue_lock(room.runs):
+        submission = room.begin("submit", "--extra", "hold", spec)  # gets as far as here
+        room.wait_until(room.list, "the run is recorded")
+        os.kill(controller, signal.SIGSTOP)
+    try:
+        stderr = submission.communicate(timeout=PATIENCE_S)[1]
+        assert submission.returncode == 5
+        assert "sbatch: " in stderr
+        assert "timed out" in stderr.lower()
+        done = room.start("status")
+        assert done.returncode == 5
+        assert "squeue: " in done.stderr
+        assert room.only_run().path.name in done.stdout  # what is known is shown all the same
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    room.wait_until(lambda: room.start("status").returncode == 0, "the controller answers")
+    room.wait_for(QUEUED=1)
+    (job_id,) = room.cluster.job_ids(room.cwd)
+    assert json.loads(room.run("submit", "--json", spec))["submitted"] == []
+    room.cluster.call("scontrol", "release", job_id)
+    room.wait_for(FINISHED=1)
+    assert room.status()[0]["job_id"] == job_id
+    assert "# script of its job: " in room.run("show", "h")
+    assert n_starts(room.only_run()) == 1
+
+
+def test_a_controller_that_is_gone(room):
+    """Nothing new is begun, and what was waiting still waits when it is back."""
+    room.run("submit", "--extra", "hold", room.spec(train=5, evaluate=40))
+    os.kill(room.cluster.pid("slurmctld"), signal.SIGTERM)  # it writes down what it knows
+    words = "Unable to contact slurm controller"
+    try:
+        room.wait_until(lambda: words in room.start("status").stderr, "it is gone")
+        done = room.start("status")
+        assert done.returncode == 5
+        assert "h-" in done.stdout
+        done = room.start("submit", room.spec(seeds=2))
+        assert done.returncode == 5
+        assert words in done.stderr
+        assert len(room.list()) == 1
+    finally:
+        room.cluster.start("slurmctld")
+    room.wait_for(QUEUED=1)
+    room.cluster.call("scontrol", "release", *room.cluster.job_ids(room.cwd))
     room.wait_for(FINISHED=1)
 
 
@@ -116,6 +172,22 @@ def test_a_path_with_spaces_and_shell_words_is_only_a_path(room):
     assert (path / "run.zarr").is_dir()
 
 
+@pytest.mark.parametrize("word", ["$(touch x)", "a'; touch x; '", 'a"; touch x; "', "a\ntouch x"])
+def test_what_could_be_executed_on_the_way_is_refused_with_a_sentence(room, word):
+    """As a name, and, where a shell or sbatch would take it for more than a path, as a path."""
+    spec = room.spec(train=5, evaluate=40)
+    if "$" not in word:
+        done = room.start("submit", "--runs", word, spec)
+        assert done.returncode == 5
+        assert "choose another --runs" in done.stderr
+    text = (room.cwd / spec).read_text().replace('name = "h"', f"name = {json.dumps(word)}")
+    (room.cwd / spec).write_text(text)
+    done = room.start("submit", spec)
+    assert done.returncode == 2
+    assert "h.toml:2:8: name: expected" in done.stderr
+    assert {path.name for path in room.cwd.iterdir()} == {spec}
+
+
 @pytest.mark.parametrize("gpus", [1, 2])
 def test_a_job_sees_the_gpus_that_slurm_gave_it(room, gpus):
     """They are asked for per node, and reach the worker by CUDA_VISIBLE_DEVICES alone."""
@@ -132,13 +204,3 @@ def test_a_job_sees_the_gpus_that_slurm_gave_it(room, gpus):
     (visible,) = [item for item in environ if item.startswith(b"CUDA_VISIBLE_DEVICES=")]
     assert visible.count(b",") == gpus - 1
     room.run("cancel", "h")
-
-
-def nobody_answers(room: Room) -> Path:
-    """SLURM's configuration with a controller that is not there."""
-    ours = Path(room.cluster.environment["SLURM_CONF"])
-    text = ours.read_text().replace("SlurmctldPort=16817", "SlurmctldPort=16999")
-    path = room.cwd / "slurm.conf"
-    path.write_text(text)
-    shutil.copy(ours.with_name("gres.conf"), path.with_name("gres.conf"))
-    return path

@@ -7,18 +7,22 @@ import pytest
 
 from tests.cluster.cluster import TESTBED, Cluster, Room
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 
 def test_bringing_the_testbed_up_twice_changes_nothing(cluster: Cluster):
     before = cluster.call("scontrol", "show", "config")
-    done = subprocess.run([TESTBED, "up"], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([TESTBED, "up"], capture_output=True, text=True)
     assert "already up" in done.stderr
     boot = [line for line in before.splitlines() if line.startswith("BOOT_TIME")]
     assert boot[0] in cluster.call("scontrol", "show", "config")
 
 
-def test_from_submit_to_an_energy_without_accounting(room: Room):
+def test_from_submit_to_an_energy(room: Room):
+    assert_lives_a_whole_life(room)
+
+
+def assert_lives_a_whole_life(room: Room) -> None:
     """Every state in its turn, and energies while it runs, from another process each time."""
     spec = room.spec(seeds=2, train=50, evaluate=4000)
     (drawn,) = json.loads(room.run("submit", "--dry-run", "--json", "--max-parallel=1", spec))[
@@ -48,3 +52,8 @@ def test_from_submit_to_an_energy_without_accounting(room: Room):
     assert row["runs"] == 2
     assert row["n_steps"] == 8000
     assert abs(row["energy"] + 0.5) < 0.05  # a tiny network, hardly trained
+    first = done["submitted"][0]["run_id"]
+    shown = room.run("show", first)
+    assert f"job        {job_id}_0\n" in shown
+    assert drawn["script"].rstrip() in shown
+    assert "submitit" in room.run("logs", "--err", first)

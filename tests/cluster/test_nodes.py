@@ -2,18 +2,17 @@
 
 import os
 import signal
-import time
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.cluster.cluster import Cluster, Room, series
+from tests.cluster.cluster import Cluster, Room, assert_same, is_computing, n_starts, series
 from vmcjob.rundir import RunDir
 from vmcjob.store import RunStore
 
-pytestmark = pytest.mark.timeout(900)
+pytestmark = pytest.mark.timeout(3600)
 
 N_STEPS = {"train": 20, "evaluate": 3000}  # enough to be disturbed in
 # The order of sums differs, and an update multiplies what that does by the condition of S + λ.
@@ -50,11 +49,6 @@ def submit(room: Room) -> RunDir:
     return run
 
 
-def is_computing(run: RunDir) -> bool:
-    beat = run.read_heartbeat()
-    return beat is not None and beat.steps_per_s is not None
-
-
 def worker_of_rank(run: RunDir, rank: int) -> int:
     """The pid of the process that computes as this rank."""
     ours = [b"run", os.fsencode(run.path), b"--rank", b"%d" % rank]
@@ -66,16 +60,6 @@ def worker_of_rank(run: RunDir, rank: int) -> int:
         if any(words[start : start + len(ours)] == ours for start in range(len(words))):
             return int(path.parent.name)
     raise AssertionError(f"there is no worker of rank {rank}")
-
-
-def n_starts(run: RunDir) -> int:
-    return sum(line["event"] == "start" for line in run.read_attempts())
-
-
-def assert_same(run: RunDir, undisturbed: RunDir) -> None:
-    recorded = series(run)
-    for name, column in series(undisturbed).items():
-        np.testing.assert_array_equal(recorded[name], column, err_msg=name)
 
 
 def test_two_nodes_compute_what_one_does_with_as_many_devices(room, undisturbed):
@@ -97,16 +81,21 @@ def test_two_nodes_compute_what_one_does_with_as_many_devices(room, undisturbed)
 def test_a_killed_rank_takes_the_job_down_and_resume_goes_on(nodes, undisturbed):
     run = submit(nodes)
     os.kill(worker_of_rank(run, 1), signal.SIGKILL)
-    since = time.monotonic()
     nodes.wait_until(lambda: not nodes.cluster.job_ids(nodes.cwd), "the job has ended")
-    assert time.monotonic() - since < 60.0
     (state,) = nodes.states()
     assert state in ("DEAD", "FAILED")
     lost = [line for line in run.read_attempts() if line["event"] == "lost" and "rank" in line]
     assert [(line["rank"], line["how"]) for line in lost] == [(1, "SIGKILL")]
+    assert "rank 1: SIGKILL" in nodes.run("show", "h")
+    assert "rank 1 of 2 meets the others" in nodes.run("logs", "--rank", "1", "h")
+    options = ([], ["--rank", "0"], ["--rank", "1"])
+    everywhere, *each = (set(nodes.run("logs", "--err", *o, "h").splitlines()) for o in options)
+    assert all(each)
+    assert each[0] | each[1] == everywhere
+    assert each[0] != each[1]
     nodes.run("resume", "@last")
     nodes.wait_for(FINISHED=1)
-    assert_same(run, undisturbed)
+    assert_same(run, series(undisturbed))
 
 
 def test_a_warning_stops_all_ranks_at_one_step_and_the_job_comes_back(nodes, undisturbed):
@@ -119,4 +108,4 @@ def test_a_warning_stops_all_ranks_at_one_step_and_the_job_comes_back(nodes, und
     nodes.wait_until(lambda: n_starts(run) == 2, "the second attempt has begun")
     nodes.wait_for(FINISHED=1)
     assert [line for line in run.read_attempts() if line["event"] == "lost"] == []
-    assert_same(run, undisturbed)
+    assert_same(run, series(undisturbed))

@@ -1,0 +1,119 @@
+"""A cluster with an accounting: what squeue has forgotten can still be asked for."""
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.cluster import Cluster, Room, is_computing, n_starts
+from tests.cluster.test_life import assert_lives_a_whole_life
+from vmcjob.rundir import RunDir
+
+pytestmark = [pytest.mark.timeout(3600), pytest.mark.usefixtures("accounted")]
+
+
+@pytest.fixture(scope="module")
+def accounted(cluster) -> Iterator[None]:
+    """The same testbed with slurmdbd, which answers sacct."""
+    cluster.up("--accounting")
+    yield
+    cluster.up()
+
+
+def submit(room: Room, seeds: int, *options: str) -> list[RunDir]:
+    """Runs of one array, by their index in it; those that were submitted before are left out."""
+    spec = room.spec(seeds=seeds, train=5, evaluate=10_000)
+    done = json.loads(room.run("submit", "--json", *options, spec))
+    return [RunDir(Path(item["run_dir"])) for item in done["submitted"]]
+
+
+def job_id(run: RunDir) -> str:
+    submission = run.read_submission()
+    assert submission is not None
+    assert submission.job_id is not None
+    return submission.job_id
+
+
+def worker_and_supervisor(run: RunDir) -> tuple[int, int]:
+    """Their pids."""
+    submission = run.read_submission()
+    assert submission is not None
+    assert submission.worker_pid is not None
+    assert submission.pid is not None
+    return submission.worker_pid, submission.pid
+
+
+def messages(room: Room) -> dict[str, str]:
+    return {row["run_id"]: row["message"] for row in room.status()}
+
+
+def test_from_submit_to_an_energy_in_an_image_with_accounting(contained):
+    assert_lives_a_whole_life(contained)
+
+
+def test_what_squeue_has_forgotten_the_accounting_remembers(room):
+    """One run finishes, the job of one is killed whole, one is cancelled before it began."""
+    finished, killed = runs = submit(room, 2)
+    room.wait_until(lambda: all(map(is_computing, runs)), "both compute, each on a whole node")
+    for run in runs:
+        os.kill(worker_and_supervisor(run)[0], signal.SIGSTOP)
+    (cancelled,) = submit(room, 3)
+    accounting = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State")
+    pending = f"{job_id(cancelled)}|PENDING"
+    room.wait_until(lambda: pending in room.cluster.call(*accounting), "the accounting has it")
+    room.cluster.call("scancel", job_id(cancelled))
+    os.kill(worker_and_supervisor(finished)[0], signal.SIGCONT)
+    for pid in worker_and_supervisor(killed):  # nobody is left to say what happened
+        os.kill(pid, signal.SIGKILL)
+    wanted = {"FINISHED": 1, "DEAD": 1, "CANCELLED": 1}
+    room.wait_for(**wanted)
+    before = messages(room)
+    command = ("squeue", "--noheader", "--states=all", "--format=%Z")
+    room.wait_until(
+        lambda: str(room.cwd) not in room.cluster.call(*command), "SLURM has forgotten the jobs"
+    )
+    assert room.states() == wanted
+    assert messages(room) == before
+    assert before[finished.path.name] == ""
+    assert before[killed.path.name].startswith("the job ended without a word of the worker")
+    assert before[cancelled.path.name] == ""
+
+
+def test_of_jobs_on_a_lost_node_one_comes_back_and_one_that_must_not_is_dead(room):
+    """SLURM requeues the first; of the second the accounting knows what happened."""
+    back, lost = runs = submit(room, 2, "--mem=500M", "--extra", "nodelist=n1")
+    room.wait_until(lambda: all(map(is_computing, runs)), "both compute")
+    room.cluster.call("scontrol", "update", f"JobId={job_id(lost)}", "Requeue=0")
+    lose_node(room.cluster, "n1")
+    try:
+        room.wait_for(QUEUED=1, DEAD=1)
+        assert messages(room)[lost.path.name] == "the node failed"
+    finally:
+        room.cluster.start("slurmd", "-N", "n1")
+    room.wait_for(FINISHED=1, DEAD=1)
+    assert n_starts(back) == 2
+    room.run("resume", "h")
+    room.wait_for(FINISHED=2)
+
+
+def lose_node(cluster: Cluster, node: str) -> None:
+    """As a power cut: its daemon and all that belongs to its jobs end at once."""
+    text = cluster.call("squeue", "--noheader", f"--nodelist={node}", "--format=%A")
+    jobs = [job.encode() for job in text.split()]
+    keepers = [b"slurmstepd: [%s." % job for job in jobs]
+    members = [b"SLURM_JOB_ID=%s" % job for job in jobs]
+    os.kill(cluster.pid(f"slurmd-{node}"), signal.SIGKILL)
+    # First those who would tell the controller how the others ended.
+    for name, is_one in (
+        ("cmdline", lambda text: any(text.startswith(keeper) for keeper in keepers)),
+        ("environ", lambda text: not set(members).isdisjoint(text.split(b"\0"))),
+    ):
+        for process in Path("/proc").glob("[0-9]*"):
+            with suppress(OSError):  # it has ended meanwhile
+                if is_one((process / name).read_bytes()):
+                    os.kill(int(process.name), signal.SIGKILL)
+    cluster.call("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=lost")
