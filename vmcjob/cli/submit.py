@@ -84,21 +84,10 @@ def submit(  # noqa: PLR0913 -- a command has as many parameters as options
     Submitting twice is harmless: what is queued, running or finished is left alone, and what was
     interrupted continues.
     """
-    from vmcjob.resources import Request
-
     wishes = Wishes(
         resolve_site(site, runs),
         _where(site, runs),
-        flags=Request(
-            partition=partition,
-            account=account,
-            qos=qos,
-            time=time,
-            mem=mem,
-            gres=gres,
-            constraint=constraint,
-            extra=tuple(extra or ()),
-        ),
+        flags=_request(partition, account, qos, time, mem, gres, constraint, extra),
         max_parallel=max_parallel,
         is_local=is_local,
         is_followed=is_followed,
@@ -128,27 +117,16 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     extra: Extra = None,
     more_steps: MoreSteps = None,
 ) -> None:
-    """Go on with runs that stopped half-way, failed or died; or with finished ones, for longer.
+    """Go on with runs that stopped or failed; with finished ones, longer.
 
     Their own directories say what they compute; the spec file is not read again. What is queued,
     running or finished is left alone, unless --more-steps asks for a smaller error bar.
     """
-    from vmcjob.resources import Request
-
     place = resolve_site(site, runs)
     wishes = Wishes(
         place,
         _where(site, runs),
-        flags=Request(
-            partition=partition,
-            account=account,
-            qos=qos,
-            time=time,
-            mem=mem,
-            gres=gres,
-            constraint=constraint,
-            extra=tuple(extra or ()),
-        ),
+        flags=_request(partition, account, qos, time, mem, gres, constraint, extra),
         max_parallel=max_parallel,
         is_local=is_local,
         is_followed=is_followed,
