@@ -117,7 +117,7 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     extra: Extra = None,
     more_steps: MoreSteps = None,
 ) -> None:
-    """Go on with runs that stopped or failed; with finished ones, longer.
+    """Go on with runs that stopped, or with finished ones for longer.
 
     Their own directories say what they compute; the spec file is not read again. What is queued,
     running or finished is left alone, unless --more-steps asks for a smaller error bar.
