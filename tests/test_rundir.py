@@ -56,6 +56,16 @@ def test_a_foreign_directory_in_the_way_is_refused_and_left_alone(tmp_path):
     assert os.listdir(tmp_path / "h2-0123456789") == ["thesis.tex"]
 
 
+def test_what_a_killed_creator_left_is_swept(tmp_path):
+    """In time: somebody who is only slow keeps theirs."""
+    old, young = (tmp_path / f".h2-0123456789.{digit * 8}" for digit in "ab")
+    for folder in (old, young):
+        folder.mkdir()
+    os.utime(old, (0, 0))
+    run = make_run(tmp_path)
+    assert set(tmp_path.iterdir()) == {young, run.path}
+
+
 def test_a_runs_root_that_is_a_file_is_refused_with_its_path(tmp_path):
     (tmp_path / "runs").write_text("")
     with pytest.raises(RunDirError, match=r"runs/h2-0123456789: cannot be made"):

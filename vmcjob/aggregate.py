@@ -57,10 +57,11 @@ class Row:
 
 
 class Exclusion(NamedTuple):
-    """A run that is in no row, and why."""
+    """A run that is in no row of its own, and why."""
 
     run_id: str
     reason: str
+    contained_in: str | None = None  # the run in the table that goes on from it
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,7 @@ class _Evaluated(NamedTuple):
     variance: float
     hartree_fock: float | None
     rollbacks: int
+    continues: str | None  # the run whose samples are among its own
 
 
 class _UnusableError(Exception):
@@ -113,7 +115,7 @@ class _UnusableError(Exception):
 
 def aggregate(runs: Iterable[RunResult]) -> Table:
     """One row per system and method, pooled over seeds; every other run excluded with a reason."""
-    groups: dict[tuple[str, str], list[_Evaluated]] = defaultdict(list)
+    found: dict[str, _Evaluated] = {}
     excluded: list[Exclusion] = []
     seen: set[str] = set()
     for run in runs:
@@ -121,10 +123,17 @@ def aggregate(runs: Iterable[RunResult]) -> Table:
             if run.run_id in seen:  # counted twice, it would seem to confirm itself
                 raise _UnusableError("given twice, counted once")
             seen.add(run.run_id)
-            evaluated = _evaluate(run)
-            groups[_label(run), run.science_sha256].append(evaluated)
+            found[run.run_id] = _evaluate(run)
         except _UnusableError as error:
             excluded.append(Exclusion(run.run_id, str(error)))
+    longer = {item.continues: run_id for run_id, item in found.items() if item.continues}
+    groups: dict[tuple[str, str], list[_Evaluated]] = defaultdict(list)
+    for run_id, item in found.items():
+        if run_id in longer:  # in a row of its own, it would seem to confirm the longer one
+            reason = f"all of it is in {longer[run_id]}"
+            excluded.append(Exclusion(run_id, reason, longer[run_id]))
+        else:
+            groups[_label(item.run), item.run.science_sha256].append(item)
     rows = [_row(group) for group in sorted(groups.values(), key=_position)]
     return Table(_with_unique_names(rows), tuple(excluded))
 
@@ -149,7 +158,8 @@ def _evaluate(run: RunResult) -> _Evaluated:
     if not (math.isfinite(result.error) and math.isfinite(variance)):
         raise _UnusableError(f"{run.state}: {result.why or 'the variance is not finite'}")
     hartree_fock = start.attributes["energy"] if start else None
-    return _Evaluated(run, result, variance, hartree_fock, len(store.rollbacks))
+    continues = store.attrs["provenance"].get("continues", {}).get("run_id")
+    return _Evaluated(run, result, variance, hartree_fock, len(store.rollbacks), continues)
 
 
 def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:

@@ -4,11 +4,12 @@ import json
 from pathlib import Path
 from shutil import copytree
 
+import numpy as np
 import pytest
 
 from tests.cli.shell import Shell
 from tests.run.harness import HELIUM, assert_same, finish, make_run, results, start
-from vmcjob.errors import SpecError, UsageError
+from vmcjob.errors import SpecError, StoreError, UsageError
 from vmcjob.plan import Plan, Task, make_longer, make_plan
 from vmcjob.rundir import RunDir, list_runs
 from vmcjob.scheduler import require_starts
@@ -48,7 +49,7 @@ def finished(tmp_path: Path, template: RunDir) -> RunDir:
 
 
 def test_a_longer_evaluation_is_that_of_a_longer_run(tmp_path: Path, finished: RunDir) -> None:
-    """All of it: the series, the snapshots, the last state."""
+    """Its series and its last state; of its snapshots, the first three are the shorter one's."""
     before = results(finished)
     longer = lengthen(finished, SHORT, 20)
     uninterrupted = make_run(tmp_path / "whole", LONG)
@@ -57,35 +58,51 @@ def test_a_longer_evaluation_is_that_of_a_longer_run(tmp_path: Path, finished: R
         code, log = finish(start(run))
         assert code == 0, log
     found, expected = results(longer), results(uninterrupted)
-    assert found["snapshots/step"].tolist() == [13, 26, 40]  # the shorter one has 6, 13, 20
-    assert_same(found, expected)
+    snapshots = {"snapshots/step", "snapshots/r"}
+    assert found["snapshots/step"].tolist() == [6, 13, 20, 26, 33, 40]
+    assert np.isfinite(found["snapshots/r"]).all()
+    for name in (found.keys() | expected.keys()) - snapshots:
+        np.testing.assert_array_equal(found[name], expected[name], err_msg=name)
     assert_same(results(finished), before)
     provenance = RunStore.open(longer.store_path).attrs["provenance"]
-    wanted = {"run_id": finished.path.name, "phase": "evaluate", "step": 20}
+    wanted = {"run_id": finished.path.name, "step": 20, "snapshots": 3}
     assert provenance["continues"] == wanted
 
 
-def test_a_snapshot_that_both_lengths_ask_for_is_kept(tmp_path: Path) -> None:
-    short = SHORT.replace("snapshots = 3", "snapshots = 4")
-    run = make_run(tmp_path, short)
-    finish(start(run))
-    longer = lengthen(run, short, 20)
-    steps, r = RunStore.open(longer.store_path).snapshots()
-    assert steps.tolist() == [10, 20]
-    theirs = RunStore.open(run.store_path).snapshots()
-    assert theirs[0].tolist() == [5, 10, 15, 20]
-    assert (r == theirs[1][[1, 3]]).all()
-
-
 def test_a_run_without_an_evaluation_gets_one(tmp_path: Path) -> None:
-    run = make_run(tmp_path, SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 0"))
+    """Walkers equilibrated first, as if it had been asked for from the start."""
+    short = SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 0")
+    run, uninterrupted = make_run(tmp_path / "runs", short), make_run(tmp_path, SHORT)
     assert finish(start(run))[0] == 0
-    text = run.read_spec_text()
-    longer = lengthen(run, SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 0"), 20)
-    code, log = finish(start(longer))
-    assert code == 0, log
-    assert RunStore.open(longer.store_path).n_committed["evaluate"] == 20
-    assert run.read_spec_text() == text
+    longer = lengthen(run, short, 20)
+    for each in (longer, uninterrupted):
+        code, log = finish(start(each))
+        assert code == 0, log
+    assert_same(results(longer), results(uninterrupted))
+
+
+def test_lost_rows_are_not_passed_on(finished: RunDir) -> None:
+    """A chunk that is gone reads as NaN; nothing is made."""
+    (finished.store_path / "evaluate" / "energy" / "c" / "0").unlink()
+    with pytest.raises(StoreError, match="evaluate/energy has lost rows"):
+        lengthen(finished, SHORT, 20)
+    assert list_runs(finished.path.parent) == [finished]
+
+
+def test_a_damaged_checkpoint_is_told_of(
+    finished: RunDir, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The other slot's serves: more is computed again, and the user knows why."""
+    slot = finished.store_path / "checkpoint" / f"slot{active_slot(finished)}" / "c" / "0"
+    slot.write_bytes(bytes(len(slot.read_bytes())))
+    longer = lengthen(finished, SHORT, 20)
+    assert "going on from the other one" in caplog.text
+    assert finish(start(longer))[0] == 0
+    assert RunStore.open(longer.store_path).n_committed["evaluate"] == 40
+
+
+def active_slot(run: RunDir) -> int:
+    return int(RunStore.open(run.store_path).attrs["active_slot"])
 
 
 def test_what_a_run_started_from_goes_with_it(tmp_path: Path, finished: RunDir) -> None:
@@ -130,5 +147,8 @@ def test_from_the_command_line_a_finished_run_goes_on(tmp_path: Path, finished: 
     done = shell.run(*again, "--follow")
     assert done.returncode == 0, done.stderr
     assert RunStore.open(longer.store_path).n_committed["evaluate"] == 40
-    repeated = shell.run("resume", finished.path.name, "--more-steps", "20")
-    assert "skipped: finished" in repeated.stdout
+    assert "skipped: finished" in shell.run(*again).stdout
+    table = json.loads(shell.run("aggregate", "--json").stdout)
+    assert [row["run_ids"] for row in table["rows"]] == [[longer.path.name]]
+    (left_out,) = table["excluded"]
+    assert left_out["contained_in"] == longer.path.name

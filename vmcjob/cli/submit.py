@@ -135,6 +135,7 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     )
     chosen = select_runs(selectors, site, runs)
     if more_steps is not None:
+        chosen = _originals(chosen)
         _require_finished(chosen)
     _hand_in_again(chosen, wishes, more_steps)
 
@@ -214,6 +215,12 @@ def _refuse_active(chosen: "list[RunDir]") -> None:
     if active := [row for row in rows if row.state.is_active]:
         words = (f"{row.run_id}: {row.state.lower()}; cancel it first, or wait" for row in active)
         raise UsageError("\n".join(words))
+
+
+def _originals(chosen: "list[RunDir]") -> "list[RunDir]":
+    """Without runs that continue others of them: asking twice is to do no more than asking once."""
+    names = {run.path.name for run in chosen}
+    return [run for run in chosen if run.continues not in names]
 
 
 def _require_finished(chosen: "list[RunDir]") -> None:

@@ -17,7 +17,7 @@ log = logging.getLogger("vmcjob")
 class Mirror:
     """How a store stands, and after each commit will stand, without the rows and the files."""
 
-    n_planned: dict[str, int]
+    snapshot_steps: set[int]
     n_committed: dict[str, int]
     rollbacks: tuple[Mapping[str, Any], ...]  # JSON
     start: HartreeFockRecord | None
@@ -28,7 +28,7 @@ class Mirror:
         """What the other ranks have to be told of a store."""
         restored = store.checkpoint()  # first: a damaged one changes what counts as committed
         start = store.hartree_fock()
-        return cls(store.n_planned, store.n_committed, store.rollbacks, start, restored)
+        return cls(store.snapshot_steps, store.n_committed, store.rollbacks, start, restored)
 
     def hartree_fock(self) -> HartreeFockRecord | None:
         """The Hartree–Fock start of the run; None where it had none."""

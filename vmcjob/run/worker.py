@@ -29,7 +29,7 @@ from vmcjob.run.state import from_arrays, take_over, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
 from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
-from vmcjob.store import Checkpoint, Commit, RunStore, snapshot_steps
+from vmcjob.store import Checkpoint, Commit, RunStore
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import LoopState, StepInfo
 from vmcjob.vmc.loop import Step
@@ -186,7 +186,7 @@ class Worker:
             if phase in self._pending:
                 self._pending[phase].append(rows)
             self.position = Position(phase, block.last, block.state)
-            if phase is Phase.EVALUATE and block.last in self._snapshot_steps():
+            if phase is Phase.EVALUATE and block.last in self._store.snapshot_steps:
                 self._snapshots.append((block.last, devices.gather(block.state.chain.r)))
             self._progress.advance(phase, block.last, block.steps_per_s, rows)
             self._at_edge()
@@ -238,12 +238,8 @@ class Worker:
 
     def _edges(self, phase: Phase) -> list[int]:
         """Steps after which the worker must look up: snapshots, and the phase's end."""
-        inner = self._snapshot_steps() if phase is Phase.EVALUATE else set()
+        inner = self._store.snapshot_steps if phase is Phase.EVALUATE else set()
         return sorted(inner | {self._planned[phase]})
-
-    def _snapshot_steps(self) -> set[int]:
-        """As many as the store was made for: a spec submitted again may ask for another number."""
-        return snapshot_steps(self._planned[Phase.EVALUATE], self._store.n_planned["snapshots"])
 
     def _rows(self, block: Block, first: int) -> Rows:
         """The series of one block, by column."""

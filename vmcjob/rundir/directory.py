@@ -19,6 +19,7 @@ from vmcjob.rundir.files import (
     read_text,
     remove_file,
     replace_file,
+    sweep,
     write_whole,
 )
 from vmcjob.rundir.lock import lock
@@ -146,8 +147,8 @@ class RunDir:
             except OSError as error:
                 # Somebody else may have been faster; then theirs is as good as ours.
                 if not run_dir.exists:
-                    reason = f"cannot be made: {error.strerror}"
-                    raise RunDirError(f"{run_dir.path}: {reason}") from None
+                    reason = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
+                    raise RunDirError(f"{run_dir.path}: cannot be made: {reason}") from None
         run_dir.require(record)
         return run_dir
 
@@ -299,6 +300,12 @@ class RunDir:
         found = attributes.get("provenance") if isinstance(attributes, dict) else None
         return found if isinstance(found, dict) else None
 
+    @property
+    def continues(self) -> str | None:
+        """The run of fewer evaluation steps that it goes on from, None if there is no such run."""
+        past = (self.read_provenance() or {}).get("continues")
+        return str(past["run_id"]) if isinstance(past, dict) and "run_id" in past else None
+
     def append_attempt(self, event: str, **details: object) -> None:
         """Add one line to the history: an event ("start", "end"), who, when, and details."""
         line = {"event": event, "time": time.time(), "host": host_name(), "pid": os.getpid()}
@@ -352,6 +359,7 @@ class RunDir:
         """
         root, name = self.path.parent, self.path.name
         staging = RunDir(root / f".{name}.{os.urandom(4).hex()}")
+        sweep(root.glob(f".{name}.{'[0-9a-f]' * 8}"))
         try:
             staging.path.mkdir(parents=True)
             write_whole(staging.spec_path, spec_text)

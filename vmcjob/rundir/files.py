@@ -1,14 +1,19 @@
-"""Small files: read without waiting, replaced whole, appended to by the line."""
+"""Small files: read without waiting, replaced whole, appended to by the line; folders swept."""
 
 import errno
 import os
+import shutil
 import stat
+import time
+from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
 from vmcjob.errors import RunDirError
 
 LARGEST = 2**24  # bytes of a file that is read whole; ours have a few thousand
+ABANDONED_S = 3600.0  # nobody fills a folder for so long
 
 
 def open_file(path: Path) -> BinaryIO:
@@ -74,3 +79,11 @@ def append_line(path: Path, line: str) -> None:
             os.close(descriptor)
     except OSError as error:
         raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def sweep(folders: Iterable[Path]) -> None:
+    """Remove those that whoever filled them must have been killed over."""
+    for folder in folders:
+        with suppress(OSError):
+            if time.time() - os.stat(folder).st_mtime > ABANDONED_S:
+                shutil.rmtree(folder, ignore_errors=True)

@@ -1,5 +1,6 @@
 """What every submission writes into a run directory, whoever will run it."""
 
+import logging
 import os
 from collections.abc import Sequence
 from functools import partial
@@ -11,6 +12,8 @@ from vmcjob.plan import Plan, Task
 from vmcjob.rundir import Outcome, Record, RunDir
 from vmcjob.spec import JobSpec, dump_spec, load_resolved, why_no_start
 from vmcjob.status import State, examine
+
+log = logging.getLogger("vmcjob")
 
 
 def distinct(plans: Sequence[Plan]) -> dict[str, tuple[str, Task]]:
@@ -32,16 +35,29 @@ def make_record(source: str, task: Task) -> Record:
 
 
 def require_starts(root: Path, plans: Sequence[Plan]) -> None:
-    """UsageError if a run is to start from one that is not there, not finished, or too unlike."""
+    """UsageError if a run is to start from one that is not there, not finished, or too unlike.
+
+    StoreError if it is to continue one whose results are damaged.
+    """
     problems = []
     for run_id, (source, task) in distinct(plans).items():
-        if task.spec.train.start_from is None or task.continues or RunDir(root / run_id).exists:
+        if RunDir(root / run_id).exists:
+            continue
+        if task.continues:
+            _require_results(RunDir(root / task.continues))
+        if task.continues or task.spec.train.start_from is None:
             continue
         start = RunDir(root / task.spec.train.start_from)
         if reason := _why_no_start(start, task.spec):
             problems.append(f"{source}: train.start_from: {start.path} {reason}")
     if problems:
         raise UsageError("\n".join(dict.fromkeys(problems)))
+
+
+def _require_results(run: RunDir) -> None:
+    from vmcjob.store import RunStore
+
+    RunStore.open(run.store_path, run_id=run.path.name).checkpoint()
 
 
 def _why_no_start(start: RunDir, spec: JobSpec) -> str | None:
@@ -71,16 +87,20 @@ def create_run(root: Path, source: str, task: Task) -> RunDir:
 
 def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:
     """The store of a run that has all results of a shorter one."""
-    from vmcjob.store import RunStore
+    from vmcjob.store import RunStore, extend
 
-    n_evaluate = task.spec.evaluate.steps
-    RunStore.open(shorter.store_path, run_id=task.continues).extend(
+    store = RunStore.open(shorter.store_path, run_id=task.continues)
+    n_more = task.spec.evaluate.steps - store.n_planned["evaluate"]
+    warning = extend(
+        store,
         path,
         run_id=task.run_id,
         spec_text=dump_spec(task.spec),
-        n_evaluate=n_evaluate,
-        n_snapshots=min(task.spec.output.snapshots, n_evaluate),
+        n_evaluate=task.spec.evaluate.steps,
+        n_snapshots=min(task.spec.output.snapshots, n_more),
     )
+    if warning:
+        log.warning("%s", warning)
 
 
 def prepare(run: RunDir, source: str, task: Task, is_anew: bool) -> RunDir | None:

@@ -1,6 +1,7 @@
 """One Zarr store per run: its series, walkers and checkpoints, with one writer and any readers."""
 
-from vmcjob.store.layout import Layout, snapshot_steps
+from vmcjob.store.layout import Layout
+from vmcjob.store.longer import extend
 from vmcjob.store.runstore import Commit, HartreeFockRecord, Restored, RunStore
 from vmcjob.store.slot import Checkpoint
 
@@ -11,5 +12,5 @@ __all__ = [
     "Layout",
     "Restored",
     "RunStore",
-    "snapshot_steps",
+    "extend",
 ]

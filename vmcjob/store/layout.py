@@ -55,11 +55,6 @@ class Layout:
     dtype: str = "float32"  # of the walkers in snapshots
 
 
-def snapshot_steps(n_evaluate: int, n_snapshots: int) -> set[int]:
-    """Evaluation steps whose walkers are kept: evenly spread, the last one included."""
-    return {n_evaluate * (k + 1) // n_snapshots for k in range(n_snapshots)}
-
-
 def build(root: zarr.Group, layout: Layout) -> None:
     """Create every group and array in an empty store, with the steps already written."""
     lengths: dict[Phase, int] = {"train": layout.n_train, "evaluate": layout.n_evaluate}

@@ -30,7 +30,6 @@ from vmcjob.store.layout import (
     array_at,
     build,
     build_orbitals,
-    snapshot_steps,
 )
 from vmcjob.store.slot import (
     Checkpoint,
@@ -173,6 +172,17 @@ class RunStore:
         names = {"train": "train/step", "evaluate": "evaluate/step", "snapshots": "walkers/step"}
         return {key: self._array(name).shape[0] for key, name in names.items()}
 
+    @property
+    def snapshot_steps(self) -> set[int]:
+        """Evaluation steps whose walkers are kept: evenly spread, the last one included.
+
+        Of a run that goes on from another, those that are left to do: it has the other's snapshots.
+        """
+        past = self._attributes["provenance"].get("continues", {"step": 0, "snapshots": 0})
+        n_steps = self.n_planned["evaluate"] - past["step"]
+        kept = self.n_planned["snapshots"] - past["snapshots"]
+        return {past["step"] + n_steps * (k + 1) // kept for k in range(kept)}
+
     def series(self, phase: Phase) -> dict[str, np.ndarray]:
         """The committed rows of one series, `step` included."""
         length = self._n_committed[phase]
@@ -210,44 +220,6 @@ class RunStore:
             return Restored(content.checkpoint, self._warning(damage, content.checkpoint))
         problems = "; ".join(f"slot {number}: {reason}" for number, reason in damage.items())
         raise StoreError(f"{self.path}: no checkpoint is readable ({problems})")
-
-    def extend(
-        self, path: Path, *, run_id: str, spec_text: str, n_evaluate: int, n_snapshots: int
-    ) -> None:
-        """Make a store at `path` that goes on from this one's checkpoint to more evaluation steps.
-
-        A longer run's own store would hold the same at this point, but for the provenance, which
-        names this run under "continues", and for snapshots of steps at which this one took none.
-        """
-        restored = self.checkpoint()
-        if restored is None:
-            raise StoreError(f"{self.path}: there is no checkpoint to go on from")
-        checkpoint, r = restored.checkpoint, self._array("walkers/r")
-        past = {"run_id": self._attributes["run_id"]}
-        past |= {"phase": checkpoint.phase, "step": checkpoint.step}
-        store = self.create(
-            path,
-            run_id=run_id,
-            spec_text=spec_text,
-            provenance=self._attributes["provenance"] | {"continues": past},
-            layout=Layout(
-                n_train=self.n_planned["train"],
-                n_evaluate=n_evaluate,
-                n_walkers=r.shape[1],
-                n_electrons=r.shape[2],
-                n_snapshots=n_snapshots,
-                dtype=str(r.dtype),
-            ),
-            hartree_fock=self.hartree_fock(),
-        )
-        for record in self.rollbacks:
-            store.record_rollback(record)
-        wanted = snapshot_steps(n_evaluate, n_snapshots)
-        snapshots = [taken for taken in zip(*self.snapshots(), strict=True) if taken[0] in wanted]
-        train, evaluate = (self._rows(phase) for phase in SERIES)
-        store.commit(
-            Commit(checkpoint=checkpoint, train=train, evaluate=evaluate, snapshots=snapshots)
-        )
 
     def read_array(self, name: str) -> np.ndarray:
         """One array of the active checkpoint, such as a parameter, without reading the others."""
@@ -312,11 +284,6 @@ class RunStore:
         if beyond:
             raise ValueError(f"commit beyond the planned length of {', '.join(beyond)}")
         return [partial(self._write, name, values) for name, values in columns.items()], n_committed
-
-    def _rows(self, phase: Phase) -> dict[str, np.ndarray]:
-        """The committed rows of one series as a commit takes them."""
-        length = self._n_committed[phase]
-        return {name: self._read(f"{phase}/{name}", length) for name in SERIES[phase]}
 
     def _write(self, name: str, values: np.ndarray) -> None:
         group = name.split("/")[0]

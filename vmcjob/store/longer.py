@@ -1,0 +1,71 @@
+"""The store of a run that goes on from another: the same calculation with a longer evaluation."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from vmcjob.errors import StoreError
+from vmcjob.store.layout import SERIES, Layout, Phase
+from vmcjob.store.runstore import Commit, RunStore
+
+
+def extend(
+    shorter: RunStore,
+    path: Path,
+    *,
+    run_id: str,
+    spec_text: str,
+    n_evaluate: int,
+    n_snapshots: int,
+) -> str | None:
+    """Make a store at `path` with all that the shorter run has, to go on from its checkpoint.
+
+    A longer run's own store would hold the same at this point, but for the provenance, which names
+    the shorter run under "continues", and for the snapshots: `n_snapshots` will join those there.
+    Returns what to know if the checkpoint is not the newest. Raises StoreError if the shorter run
+    has no checkpoint, or has lost rows.
+    """
+    restored = shorter.checkpoint()
+    if restored is None:
+        raise StoreError(f"{shorter.path}: there is no checkpoint to go on from")
+    checkpoint, planned = restored.checkpoint, shorter.n_planned
+    if planned["evaluate"] == 0:  # nobody has equilibrated the walkers yet
+        checkpoint = replace(checkpoint, phase="train", step=planned["train"])
+    train, evaluate = _rows(shorter, "train"), _rows(shorter, "evaluate")
+    steps, r = shorter.snapshots()
+    past = {
+        "run_id": shorter.attrs["run_id"],
+        "step": shorter.n_committed["evaluate"],
+        "snapshots": len(steps),
+    }
+    store = RunStore.create(
+        path,
+        run_id=run_id,
+        spec_text=spec_text,
+        provenance=shorter.attrs["provenance"] | {"continues": past},
+        layout=Layout(
+            n_train=planned["train"],
+            n_evaluate=n_evaluate,
+            n_walkers=r.shape[1],
+            n_electrons=r.shape[2],
+            n_snapshots=len(steps) + n_snapshots,
+            dtype=str(r.dtype),
+        ),
+        hartree_fock=shorter.hartree_fock(),
+    )
+    for record in shorter.rollbacks:
+        store.record_rollback(record)
+    snapshots = list(zip(steps, r, strict=True))
+    store.commit(Commit(checkpoint=checkpoint, train=train, evaluate=evaluate, snapshots=snapshots))
+    return restored.warning
+
+
+def _rows(store: RunStore, phase: Phase) -> dict[str, np.ndarray]:
+    """The committed rows of one series as a commit takes them; StoreError if some are lost."""
+    series = store.series(phase)
+    rows = {name: series[name] for name in SERIES[phase]}
+    for name, values in rows.items():
+        if np.isnan(values).any():  # as Zarr reads a chunk that is not there
+            raise StoreError(f"{store.path}: {phase}/{name} has lost rows")
+    return rows
