@@ -233,7 +233,12 @@ def test_every_run_is_in_a_row_or_excluded(make_run):
 
 def test_no_runs_make_an_empty_table():
     """An empty answer is an answer, with its schema."""
-    assert aggregate([]).to_json() == {"schema_version": 1, "rows": [], "excluded": []}
+    assert aggregate([]).to_json() == {
+        "schema_version": 1,
+        "rows": [],
+        "excluded": [],
+        "contained": [],
+    }
 
 
 def test_the_json_has_the_promised_fields_and_survives_strict_parsers(make_run):

@@ -61,22 +61,23 @@ class Exclusion(NamedTuple):
 
     run_id: str
     reason: str
-    contained_in: str | None = None  # the run in the table that goes on from it
 
 
 @dataclass(frozen=True)
 class Table:
-    """Every run given is either in one row or among the excluded."""
+    """Every run given is either in one row, or excluded, or contained in a longer one of a row."""
 
     rows: tuple[Row, ...]
     excluded: tuple[Exclusion, ...]
+    contained: tuple[Exclusion, ...] = ()
 
     def to_json(self) -> dict[str, object]:
-        """A JSON object with `schema_version`, `rows` and `excluded`; energies in hartree."""
+        """A JSON object with `schema_version`, and the rest by name; energies in hartree."""
         return {
             "schema_version": SCHEMA_VERSION,
             "rows": [asdict(row) for row in self.rows],
             "excluded": [exclusion._asdict() for exclusion in self.excluded],
+            "contained": [exclusion._asdict() for exclusion in self.contained],
         }
 
     def to_csv(self) -> str:
@@ -128,14 +129,14 @@ def aggregate(runs: Iterable[RunResult]) -> Table:
             excluded.append(Exclusion(run.run_id, str(error)))
     longer = {item.continues: run_id for run_id, item in found.items() if item.continues}
     groups: dict[tuple[str, str], list[_Evaluated]] = defaultdict(list)
+    contained: list[Exclusion] = []
     for run_id, item in found.items():
         if run_id in longer:  # in a row of its own, it would seem to confirm the longer one
-            reason = f"all of it is in {longer[run_id]}"
-            excluded.append(Exclusion(run_id, reason, longer[run_id]))
+            contained.append(Exclusion(run_id, f"all of it is in {longer[run_id]}"))
         else:
             groups[_label(item.run), item.run.science_sha256].append(item)
     rows = [_row(group) for group in sorted(groups.values(), key=_position)]
-    return Table(_with_unique_names(rows), tuple(excluded))
+    return Table(_with_unique_names(rows), tuple(excluded), tuple(contained))
 
 
 def _evaluate(run: RunResult) -> _Evaluated:

@@ -142,4 +142,9 @@ def test_a_table_that_cannot_be_written_is_an_error_with_its_path(results):
 def test_without_runs_there_is_an_empty_table(shell):
     done = shell.run("aggregate", "--json")
     assert done.returncode == 0
-    assert json.loads(done.stdout) == {"schema_version": 1, "rows": [], "excluded": []}
+    assert json.loads(done.stdout) == {
+        "schema_version": 1,
+        "rows": [],
+        "excluded": [],
+        "contained": [],
+    }

@@ -150,5 +150,5 @@ def test_from_the_command_line_a_finished_run_goes_on(tmp_path: Path, finished: 
     assert "skipped: finished" in shell.run(*again).stdout
     table = json.loads(shell.run("aggregate", "--json").stdout)
     assert [row["run_ids"] for row in table["rows"]] == [[longer.path.name]]
-    (left_out,) = table["excluded"]
-    assert left_out["contained_in"] == longer.path.name
+    reason = f"all of it is in {longer.path.name}"
+    assert table["contained"] == [{"run_id": finished.path.name, "reason": reason}]

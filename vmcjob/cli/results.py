@@ -70,8 +70,7 @@ def aggregate(
         _show(table)
     if output is not None:
         _write(output, table.to_csv())
-    left_out = [exclusion for exclusion in table.excluded if not exclusion.contained_in]
-    if errors or left_out or not all(row.converged for row in table.rows):
+    if errors or table.excluded or not all(row.converged for row in table.rows):
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
 
 
@@ -121,16 +120,16 @@ def _show(table: "Table") -> None:
                 for row in table.rows
             ],
         )
-    for exclusion in table.excluded:
-        say(f"left out: {exclusion.run_id}  {exclusion.reason}", "dim")
+    for run_id, reason in (*table.excluded, *table.contained):
+        say(f"left out: {run_id}  {reason}", "dim")
 
 
 def _summary(table: "Table") -> str:
     """Why the exit code is not 0."""
     n_open = sum(not row.converged for row in table.rows)
     parts = [f"{count(n_open, 'row')} not converged"] if n_open else []
-    if n_left_out := sum(not exclusion.contained_in for exclusion in table.excluded):
-        parts.append(f"{count(n_left_out, 'run')} left out")
+    if table.excluded:
+        parts.append(f"{count(len(table.excluded), 'run')} left out")
     return ", ".join(parts) or "not all runs could be read"
 
 
