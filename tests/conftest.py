@@ -33,9 +33,15 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
 
 
+@pytest.fixture
+def n_kills(request: pytest.FixtureRequest) -> int:
+    """How often to kill each kind of run."""
+    return int(str(request.config.getoption("--kills")))
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Kills by fives, a test for each five: every test ends soon, however many are asked for."""
-    if "n_kills" in metafunc.fixturenames:
+    if "first_kill" in metafunc.fixturenames:
         total = int(str(metafunc.config.getoption("--kills")))
         batches = [(first, min(5, total - first)) for first in range(0, total, 5)]
         metafunc.parametrize(("first_kill", "n_kills"), batches)
