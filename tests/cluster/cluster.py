@@ -190,7 +190,7 @@ class Room:
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited in vain until {what}; {self.describe()}")
             self.hurry()
-            time.sleep(1.0)
+            time.sleep(0.5)
 
     def hurry(self) -> None:
         """Let requeued jobs start soon: SLURM would make them wait for two minutes.

@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,7 @@ def accounted(cluster) -> Iterator[None]:
 
 def submit(room: Room, seeds: int, *options: str) -> list[RunDir]:
     """Runs of one array, by their index in it; those that were submitted before are left out."""
-    spec = room.spec(seeds=seeds, train=5, evaluate=10_000)
+    spec = room.spec(seeds=seeds, train=5, evaluate=40_000)
     done = json.loads(room.run("submit", "--json", *options, spec))
     return [RunDir(Path(item["run_dir"])) for item in done["submitted"]]
 
@@ -58,8 +59,8 @@ def test_from_submit_to_an_energy_in_an_image_with_accounting(contained):
 def test_what_squeue_has_forgotten_the_accounting_remembers(room):
     """One run finishes, the job of one is killed whole, one is cancelled before it began."""
     finished, killed = runs = submit(room, 2)
-    room.wait_until(lambda: all(map(is_computing, runs)), "both compute, each on a whole node")
-    for run in runs:
+    for run in runs:  # each at once: it is done in seconds
+        room.wait_until(partial(is_computing, run), "it computes, on a whole node")
         os.kill(worker_and_supervisor(run)[0], signal.SIGSTOP)
     (cancelled,) = submit(room, 3)
     accounting = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State")
