@@ -12,6 +12,11 @@ from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, open_jaxpr
 from vmcjob.fwdlap.node import Node, Value, make_node, total
 
+HIGHEST = lax.Precision.HIGHEST
+
+# Matrices up to this size are multiplied element by element.
+MAX_WRITTEN_OUT = 5
+
 
 def is_slogdet(eqn: Any) -> bool:
     """Whether a custom_jvp call is `jnp.linalg.slogdet`, or does nothing but call it.
@@ -57,7 +62,7 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
         inverse = _product(right, left)
         laplacian = _trace_of_product(inverse, node.laplacian)
     if stacked:
-        turned = _product(_product(left, stacked[0]), right)
+        turned = _turned(left, stacked[0], right)
         jacobian = jnp.trace(turned, axis1=-2, axis2=-1)
         laplacian = total(laplacian, -jnp.sum(_trace_of_product(turned, turned), axis=0))
     return [sign, make_node(out, uniform_blocks(jacobian, directions), laplacian)]
@@ -101,22 +106,26 @@ def _lower_inverse(lower: jax.Array) -> jax.Array:
 
 
 def _product(a: jax.Array, b: jax.Array) -> jax.Array:
-    """Matrix products, of which either stack may have a further leading axis of directions.
+    """Matrix products; small ones term by term, which XLA fuses with their neighbours."""
+    if a.shape[-1] > MAX_WRITTEN_OUT:
+        return jnp.matmul(a, b, precision=HIGHEST)
+    terms = [a[..., :, k, None] * b[..., k, None, :] for k in range(a.shape[-1])]
+    return sum(terms[1:], terms[0])
 
-    Small ones are written out term by term, which XLA fuses with their neighbours; of larger
-    ones, all directions are multiplied with the matrix they share in one product.
+
+def _turned(left: jax.Array, stack: jax.Array, right: jax.Array) -> jax.Array:
+    """left J_d right for the leading axis d of `stack`.
+
+    The matrices of all directions lie side by side in the products, as one long right factor.
     """
-    if a.shape[-1] <= MAX_WRITTEN_OUT:
-        terms = [a[..., :, k, None] * b[..., k, None, :] for k in range(a.shape[-1])]
-        return sum(terms[1:], terms[0])
-    left = "d...ij" if a.ndim > b.ndim else "...ij"
-    right = "d...jk" if b.ndim > a.ndim else "...jk"
-    out = "d...ik" if a.ndim != b.ndim else "...ik"
-    return jnp.einsum(f"{left},{right}->{out}", a, b, precision=HIGHEST)
-
-
-MAX_WRITTEN_OUT = 5
-HIGHEST = lax.Precision.HIGHEST
+    if left.shape[-1] <= MAX_WRITTEN_OUT:
+        return _product(_product(left, stack), right)
+    n = left.ndim - 2
+    batch = (tuple(range(n)),) * 2
+    rows = jnp.moveaxis(stack, 0, -2)  # (..., i, d, j)
+    rows = lax.dot_general(left, rows, (((n + 1,), (n,)), batch), precision=HIGHEST)
+    out = lax.dot_general(right, rows, (((n,), (n + 2,)), batch), precision=HIGHEST)
+    return jnp.moveaxis(out, (-1, -2), (0, -2))  # from (..., j, i, d)
 
 
 def _trace_of_product(a: jax.Array, b: jax.Array) -> jax.Array:
