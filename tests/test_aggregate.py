@@ -135,13 +135,13 @@ def test_an_unfinished_run_is_excluded_with_its_state_and_standing(state, make_r
     run = make_run(done=312, state=state)
     table = aggregate([run])
     assert table.rows == ()
-    assert table.excluded == ((run.run_id, f"{state}: 312 of 400 evaluation steps"),)
+    assert table.excluded == ((run.run_id, f"{state.lower()}: 312 of 400 evaluation steps"),)
 
 
 def test_a_run_that_calls_itself_finished_must_have_all_its_steps(make_run):
     """An outcome file and a store can contradict each other; the store holds the numbers."""
     (excluded,) = aggregate([make_run(done=312)]).excluded
-    assert excluded.reason == "FINISHED: 312 of 400 evaluation steps"
+    assert excluded.reason == "finished: 312 of 400 evaluation steps"
 
 
 def test_a_run_still_in_training_says_so(make_run, tmp_path):
@@ -153,25 +153,25 @@ def test_a_run_still_in_training_says_so(make_run, tmp_path):
     checkpoint = Checkpoint("train", 3, {})
     store.commit(Commit(train=rows("train", np.zeros(3)), checkpoint=checkpoint))
     run = RunResult("h2-train", "h2", {}, 0, "a" * 64, "RUNNING", path)
-    assert aggregate([run]).excluded[0].reason == "RUNNING: 3 of 10 training steps"
+    assert aggregate([run]).excluded[0].reason == "running: 3 of 10 training steps"
 
 
 def test_a_run_that_has_not_begun_has_no_results_yet(tmp_path):
     """A queued run is normal, so no talk of missing files."""
     run = RunResult("h2-q", "h2", {}, 0, "a" * 64, "QUEUED", tmp_path / "run.zarr")
-    assert aggregate([run]).excluded == (("h2-q", "QUEUED: no results yet"),)
+    assert aggregate([run]).excluded == (("h2-q", "queued: no results yet"),)
 
 
 def test_a_job_without_evaluation_has_no_energy(make_run):
     """evaluate.steps = 0 is allowed, for training alone."""
     (excluded,) = aggregate([make_run(energies=np.empty(0))]).excluded
-    assert excluded.reason == "FINISHED: evaluate.steps is 0"
+    assert excluded.reason == "finished: evaluate.steps is 0"
 
 
 def test_a_single_evaluation_step_has_no_error_and_is_left_out(make_run):
     """One number cannot say how far off it is."""
     (excluded,) = aggregate([make_run(energies=np.array([-1.0]))]).excluded
-    assert excluded.reason == "FINISHED: only one sample"
+    assert excluded.reason == "finished: only one sample"
 
 
 def test_energies_that_are_not_finite_are_not_averaged_away(make_run):
@@ -179,7 +179,7 @@ def test_energies_that_are_not_finite_are_not_averaged_away(make_run):
     energies = np.full(50, -1.0)
     energies[7] = math.nan
     (excluded,) = aggregate([make_run(energies=energies)]).excluded
-    assert excluded.reason == "FINISHED: 1 of 50 samples are not finite"
+    assert excluded.reason == "finished: 1 of 50 samples are not finite"
 
 
 def test_a_damaged_store_costs_its_own_run_only(make_run):
@@ -250,7 +250,7 @@ def test_the_json_has_the_promised_fields_and_survives_strict_parsers(make_run):
     assert promised | {"converged", "run_ids"} <= set(document["rows"][0])
     assert document["rows"][0]["run_ids"] == [runs[0].run_id]
     assert document["excluded"] == [
-        {"run_id": runs[1].run_id, "reason": "DEAD: 3 of 400 evaluation steps"}
+        {"run_id": runs[1].run_id, "reason": "dead: 3 of 400 evaluation steps"}
     ]
 
 

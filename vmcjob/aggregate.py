@@ -142,22 +142,22 @@ def aggregate(runs: Iterable[RunResult]) -> Table:
 def _evaluate(run: RunResult) -> _Evaluated:
     """The energy of one finished run; an `_UnusableError` for any other."""
     if run.state != FINISHED and not run.store_path.exists():
-        raise _UnusableError(f"{run.state}: no results yet")
+        raise _UnusableError(f"{run.state.lower()}: no results yet")
     try:
         store = RunStore.open(run.store_path, run_id=run.run_id)
         done, planned = store.n_committed, store.n_planned
         if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
-            raise _UnusableError(f"{run.state}: {_standing(done, planned)}")
+            raise _UnusableError(f"{run.state.lower()}: {_standing(done, planned)}")
         series = store.series("evaluate")
         start = store.hartree_fock()
     except StoreError as error:
-        raise _UnusableError(f"{run.state}: {error}") from error
+        raise _UnusableError(f"{run.state.lower()}: {error}") from error
     result = estimate(series["energy"], variance=series["variance"])
     variance = float(np.mean(series["variance"])) if result.n else math.nan
     if result.n == 0:
-        raise _UnusableError(f"{run.state}: evaluate.steps is 0")
+        raise _UnusableError(f"{run.state.lower()}: evaluate.steps is 0")
     if not (math.isfinite(result.error) and math.isfinite(variance)):
-        raise _UnusableError(f"{run.state}: {result.why or 'the variance is not finite'}")
+        raise _UnusableError(f"{run.state.lower()}: {result.why or 'the variance is not finite'}")
     hartree_fock = start.attributes["energy"] if start else None
     continues = store.attrs["provenance"].get("continues", {}).get("run_id")
     return _Evaluated(run, result, variance, hartree_fock, len(store.rollbacks), continues)

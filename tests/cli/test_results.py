@@ -112,7 +112,7 @@ def test_a_run_that_failed_is_left_out_aloud_and_sets_the_exit_code(results):
     done = results.run("aggregate")
     assert done.returncode == 3
     assert len(done.stdout.splitlines()) == 2
-    assert "h2-0000000002  FAILED: 100 of 400 evaluation steps" in done.stderr
+    assert "h2-0000000002  failed: 100 of 400 evaluation steps" in done.stderr
     assert done.stderr.splitlines()[-1] == "1 run left out"
     excluded = json.loads(results.run("aggregate", "--json").stdout)["excluded"]
     assert [set(item) for item in excluded] == [{"run_id", "reason"}]
