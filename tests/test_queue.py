@@ -1,5 +1,6 @@
 """What is made of the words of squeue and sacct, here spoken by stand-ins."""
 
+import re
 import time
 from pathlib import Path
 
@@ -90,4 +91,18 @@ def test_what_squeue_complains_of_is_told_in_its_words(programs, tmp_path):
     words = "slurm_load_jobs error: Unable to contact slurm controller (connect failure)\n"
     programs.make("squeue", code=1, error=words)
     with pytest.raises(SchedulerError, match=r"squeue: .*Unable to contact slurm controller"):
+        scheduler.look([submitted(tmp_path, 0)])
+
+
+def test_a_program_that_only_tries_again_is_not_waited_for(programs, tmp_path, monkeypatch):
+    """Its complaints, the same at every attempt but for a number, are all that is known."""
+    monkeypatch.setattr("vmcjob.scheduler.commands.TIMEOUT_S", 0.5)
+    squeue = programs.folder / "squeue"
+    lines = "".join(
+        f"echo 'squeue: error: getaddrinfo() failed, attempt number {n}' >&2\n" for n in (-1, 0)
+    )
+    squeue.write_text(f"#!/bin/sh\n{lines}exec /bin/sleep 60\n")
+    squeue.chmod(0o755)
+    words = re.escape("squeue: no answer within 0.5 s: getaddrinfo() failed")
+    with pytest.raises(SchedulerError, match=f"^{words}$"):
         scheduler.look([submitted(tmp_path, 0)])

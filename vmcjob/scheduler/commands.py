@@ -1,14 +1,16 @@
 """SLURM's own programs, each started with a list of arguments and never through a shell."""
 
 import os
+import re
 import subprocess
 from collections.abc import Mapping, Sequence
 
 from vmcjob.errors import SchedulerError
 
-TIMEOUT_S = 60.0
+TIMEOUT_S = 15.0  # SLURM takes ten to say that nobody listens, and retries the rest for a minute
 PLAIN: Mapping[str, str] = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
 """Words in English and times in seconds since the epoch."""
+_RETRY = re.compile(r", attempt number -?\d+$")
 
 
 def call(*command: str, text: str | None = None) -> str:
@@ -34,12 +36,14 @@ def start(command: Sequence[str], text: str | None = None) -> subprocess.Complet
         )
     except FileNotFoundError:
         raise SchedulerError(f"{command[0]} is not on PATH; is this a SLURM machine?") from None
-    except subprocess.TimeoutExpired:
-        raise SchedulerError(f"{command[0]} did not answer within {TIMEOUT_S:g} s") from None
+    except subprocess.TimeoutExpired as error:
+        said = words((error.stderr or b"").decode("utf-8", "replace"))
+        reason = f"no answer within {TIMEOUT_S:g} s" + (f": {said}" if said else "")
+        raise SchedulerError(f"{command[0]}: {reason}") from None
 
 
 def words(stderr: str) -> str:
     """What SLURM said, in one line and without its program's name before every clause."""
-    lines = [line.strip() for line in stderr.splitlines() if line.strip()]
+    lines = [_RETRY.sub("", line.strip()) for line in stderr.splitlines() if line.strip()]
     said = (line.partition(": ")[2] or line for line in lines)
     return "; ".join(dict.fromkeys(line.removeprefix("error: ") for line in said))
