@@ -23,6 +23,12 @@ def wall_time_s(text: str) -> float:
     return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
+def memory_mb(text: str) -> int:
+    """Megabytes of an amount of memory, 1024 of them to a gigabyte as in SLURM."""
+    amount = text.removesuffix("B")
+    return int(amount[:-1]) * 1024 ** "MGT".index(amount[-1])
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
     """Options of sbatch as a site's profile or a command's flags give them; None: not said."""

@@ -139,6 +139,7 @@ def test_where_there_is_sbatch_it_is_asked_and_local_is_the_way_out(shell):
     sbatch = shell.cwd / "sbatch"
     sbatch.write_text("#!/bin/sh\necho 'sbatch: error: the queue is closed' >&2\nexit 1\n")
     sbatch.chmod(0o755)
+    (shell.cwd / "scontrol").symlink_to("/bin/true")
     done = shell.run("submit", "h.toml")
     assert done.returncode == 5
     assert "sbatch: the queue is closed" in done.stderr

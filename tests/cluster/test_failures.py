@@ -151,7 +151,9 @@ def test_a_submission_that_died_before_sbatch_is_taken_up_again(room):
 
 
 def test_what_the_cluster_refuses_leaves_nothing_behind(room):
-    for options in (("-p", "absent"), ("--gres", "gpu:9"), ("-p", "gpu", "-t", "99:00:00")):
+    """It would take the last two, and never start them."""
+    too_long = ("-t", "99:00:00")
+    for options in (("-p", "absent"), ("--gres", "gpu:9"), too_long, ("-p", "gpu", *too_long)):
         done = room.start("submit", *options, room.spec())
         assert done.returncode == 5
         assert not room.runs.exists()

@@ -15,11 +15,12 @@ from typing import Any
 from vmcjob.container import Image, find_image, refuse_unbindable
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
-from vmcjob.resources import Request, wall_time_s
+from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler import commands, queue
 from vmcjob.scheduler.jobfiles import adopt, job_folder
 from vmcjob.scheduler.local import python_command, queue_lock
+from vmcjob.scheduler.partitions import list_partitions, require_fit
 from vmcjob.scheduler.receipt import (
     UNUSABLE,
     Cancelled,
@@ -178,11 +179,17 @@ def submit(
 
 def preflight(arrays: Sequence[Array]) -> None:
     """SchedulerError if SLURM would refuse one of the jobs, or keep it waiting for ever."""
+    if not arrays:
+        return
+    try:
+        partitions = list_partitions()
+    except SchedulerError as error:
+        raise SchedulerError(f"{error}; with --local, runs stay on this machine") from None
     for array in arrays:
         if array.image is not None:
             array.image.digest()
         commands.call("sbatch", "--test-only", text=array.script)
-        _check_time_limit(array.options)
+        require_fit(array.options, partitions)
 
 
 def cancel(run: RunDir, seen: Queue) -> Cancelled:
@@ -216,7 +223,7 @@ def _arrays(
         if image is not None:
             refuse_unbindable(run.path)
         groups.setdefault((options, image), []).append(run)
-    largest = _largest_array() if wanted else 1
+    largest = _largest_array() if len(wanted) > 1 else 1
     chunks = [
         (options, image, chunk)
         for (options, image), runs in groups.items()
@@ -347,20 +354,6 @@ def _outside_of_jobs() -> Iterator[None]:
         yield
     finally:
         os.environ |= hidden
-
-
-def _check_time_limit(options: Options) -> None:
-    """Where limits are not enforced, SLURM accepts the job and never starts it."""
-    partition = options.first("partition")
-    if partition is None:
-        return
-    text = commands.call("scontrol", "--oneliner", "show", "partition", partition)
-    found = re.search(r"\bMaxTime=((?:\d+-)?\d+:\d\d:\d\d)", text)
-    if found and wall_time_s(found[1]) < options.wall_time_s:
-        raise SchedulerError(
-            f"partition {partition} allows {found[1]}, and the job asks for more time; "
-            "ask for less (-t) or choose another partition (-p)"
-        )
 
 
 def _refuse_strange_paths(root: Path) -> None:

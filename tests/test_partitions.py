@@ -1,0 +1,86 @@
+"""What a partition never starts is refused, however the job comes to be sent there."""
+
+import pytest
+
+from vmcjob.errors import SchedulerError
+from vmcjob.plan import make_plan
+from vmcjob.resources import Request
+from vmcjob.rundir import list_runs
+from vmcjob.scheduler import slurm
+from vmcjob.site import Site
+from vmcjob.spec import parse_spec
+
+SPEC = """
+name = "h"
+[system]
+atoms = [["H", 0.0, 0.0, 0.0]]
+[resources]
+time = "00:30:00"
+"""
+# As SLURM 22.05 says it, shortened.
+PARTITIONS = """\
+PartitionName=short AllowGroups=ALL Default=YES Hidden=NO MaxNodes=UNLIMITED MaxTime=01:00:00 \
+MinNodes=0 Nodes=n[1-2] State=UP DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED
+PartitionName=long AllowGroups=ALL Default=NO Hidden=NO MaxNodes=UNLIMITED MaxTime=2-00:00:00 \
+MinNodes=0 Nodes=n[1-2] State=UP DefMemPerNode=1000 MaxMemPerNode=4096
+PartitionName=endless AllowGroups=ALL Default=NO Hidden=YES MaxNodes=UNLIMITED MaxTime=UNLIMITED \
+MinNodes=0 Nodes=n[1-2] State=UP DefMemPerNode=1000 MaxMemPerCPU=100
+"""
+
+
+@pytest.fixture
+def cluster(programs):
+    programs.make("sbatch", "Submitted batch job 7\n")
+    programs.make("scontrol", PARTITIONS)
+    for name in ("srun", "squeue"):
+        programs.make(name)
+    return programs
+
+
+def submit(root, spec: str = SPEC, **flags) -> None:
+    plans = [make_plan(parse_spec(spec, "h.toml"))]
+    slurm.submit(root, plans, Site(), Request(**flags), None)
+
+
+@pytest.mark.parametrize(
+    ("flags", "words"),
+    [
+        ({"time": "01:01:00"}, "partition short allows a wall time of 01:00:00; ask for less (-t)"),
+        ({"time": "3-00:00:00", "partition": "long"}, "long allows a wall time of 2-00:00:00"),
+        ({"time": "3-00:00:00", "partition": "long,short"}, "short allows a wall time of 01:00:00"),
+        ({"mem": "5G", "partition": "long"}, "allows 4096 MB per node; ask for less (--mem)"),
+    ],
+)
+def test_a_job_beyond_the_limits_of_its_partition_is_refused(cluster, tmp_path, flags, words):
+    """Unnamed, it is the default one. sbatch takes such a job where limits are not enforced."""
+    with pytest.raises(SchedulerError) as refusal:
+        submit(tmp_path, **flags)
+    assert words in str(refusal.value)
+    assert str(refusal.value).endswith(", or choose another partition (-p)")
+    assert list_runs(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"time": "01:00:00"},
+        {"mem": "900G"},
+        {"time": "03:00:00", "partition": "short,long"},  # one of them is enough
+        {"mem": "4096MB", "time": "2-00:00:00", "partition": "long"},
+        {"mem": "4G", "partition": "long"},
+        {"mem": "1T", "time": "90-00:00:00", "partition": "endless"},
+    ],
+)
+def test_a_job_within_them_is_submitted(cluster, tmp_path, flags):
+    submit(tmp_path, **flags)
+    assert len(list_runs(tmp_path)) == 1
+
+
+def test_where_no_cluster_answers_there_is_a_way_to_stay_here(cluster, tmp_path):
+    """Its programs may be installed on a workstation."""
+    words = "Unable to contact slurm controller (connect failure)"
+    cluster.make("scontrol", code=1, error=f"slurm_load_partitions error: {words}\n")
+    with pytest.raises(SchedulerError, match="with --local, runs stay on this machine") as refusal:
+        submit(tmp_path)
+    assert words in str(refusal.value)
+    assert cluster.calls("sbatch") == []

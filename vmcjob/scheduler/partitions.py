@@ -1,0 +1,59 @@
+"""SLURM's partitions and their limits: not enforced, they make a job beyond them wait for ever."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from vmcjob.errors import SchedulerError
+from vmcjob.resources import memory_mb, wall_time_s
+from vmcjob.scheduler import commands
+from vmcjob.scheduler.script import Options
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A queue of machines, and the most that it gives to a job."""
+
+    name: str
+    is_default: bool
+    max_time: str  # as SLURM writes it; UNLIMITED if there is no limit
+    max_memory_mb: float  # per node
+
+    def complaints(self, options: Options) -> Iterator[str]:
+        """What the job asks for in vain, and how to ask for less."""
+        if self.max_time[:1].isdigit() and wall_time_s(self.max_time) < options.wall_time_s:
+            yield f"partition {self.name} allows a wall time of {self.max_time}; ask for less (-t)"
+        mem = options.first("mem")
+        if mem is not None and memory_mb(mem) > self.max_memory_mb:
+            amount = f"{self.max_memory_mb:g} MB per node"
+            yield f"partition {self.name} allows {amount}; ask for less (--mem)"
+
+
+def list_partitions() -> list[Partition]:
+    """All partitions, hidden ones too; SchedulerError if no cluster answers."""
+    text = commands.call("scontrol", "--all", "--oneliner", "show", "partition")
+    lines = [
+        dict(word.split("=", 1) for word in line.split() if "=" in word)
+        for line in text.splitlines()
+    ]
+    return [_read(fields) for fields in lines if "PartitionName" in fields]
+
+
+def require_fit(options: Options, partitions: Sequence[Partition]) -> None:
+    """SchedulerError if SLURM would start the job in none of the partitions that it may go to."""
+    named = options.first("partition")
+    names = named.split(",") if named else [p.name for p in partitions if p.is_default]
+    complaints = [list(p.complaints(options)) for p in partitions if p.name in names]
+    if complaints and all(complaints):
+        words = "; ".join(word for found in complaints for word in found)
+        raise SchedulerError(f"{words}, or choose another partition (-p)")
+
+
+def _read(fields: dict[str, str]) -> Partition:
+    memory = fields.get("MaxMemPerNode", "UNLIMITED")
+    return Partition(
+        name=fields["PartitionName"],
+        is_default=fields.get("Default") == "YES",
+        max_time=fields.get("MaxTime", "UNLIMITED"),
+        max_memory_mb=float(memory) if memory.isdigit() else math.inf,
+    )
