@@ -270,7 +270,7 @@ def test_a_killed_worker_is_dead_reaped_and_told_of_while_the_next_one_starts(of
     os.kill(submission.worker.pid, signal.SIGKILL)
     office.wait_for(DEAD=1, RUNNING=1)
     wait_until(lambda: "ended by SIGKILL without an outcome" in run.log_path.read_text(), "told")
-    assert examine(run).message == "the worker ended by SIGKILL"
+    assert examine(run).message == "the worker was killed by SIGKILL; vmcjob resume goes on"
     assert not Path(f"/proc/{submission.worker.pid}").exists()
     receipt = office.submit(plan_runs(2))
     assert [item.run for item in receipt.submitted] == [run]

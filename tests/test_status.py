@@ -8,7 +8,7 @@ import pytest
 
 from tests.runs import make_run, sleeping_process, wait_until
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
-from vmcjob.status import STALE_S, Stage, State, Ticket, examine, rows
+from vmcjob.status import STALE_S, WITHOUT_A_WORD, Stage, State, Ticket, examine, rows
 
 HERE = os.uname().nodename
 NOBODY = 2**31 - 1  # beyond the largest pid that Linux gives
@@ -215,6 +215,7 @@ def give_to_slurm(run: RunDir, **changes) -> None:
 WAITING = Ticket(Stage.WAITING, "22_3", "others come first")
 ENDED = Ticket(Stage.ENDED, "22_3", "out of memory; ask for more (--mem)")
 CANCELLED = Ticket(Stage.ENDED, "22_3", is_cancelled=True)
+FAILED = Ticket(Stage.ENDED, "22_3")
 FORGOTTEN = Ticket(Stage.ENDED)
 
 
@@ -279,3 +280,22 @@ def test_a_submission_that_never_reached_slurm_is_new(run):
 def test_the_job_id_of_a_submission_cut_short_comes_from_the_queue(run):
     give_to_slurm(run, job_id=None)
     assert examine(run, {run.path: WAITING}).job_id == "22_3"
+
+
+def test_a_killed_worker_is_told_of_by_whoever_knows_more(run):
+    """SLURM calls both a failure; its memory of the job must not hide what the run knows."""
+    give_to_slurm(run, started_at=time.time())
+    beat(run, DEAD)
+    words = []
+    for details in ({}, {"how": "SIGKILL"}, {"how": "SIGKILL", "rank": 1}, {"how": "exit code 3"}):
+        if details:
+            run.append_attempt("lost", worker_pid=NOBODY, **details)
+        (told,) = {examine(run, {run.path: ticket}).message for ticket in (FAILED, FORGOTTEN)}
+        words.append(told)
+    assert words == [
+        WITHOUT_A_WORD,
+        "the worker was killed by SIGKILL; vmcjob resume goes on",
+        "the worker of rank 1 was killed by SIGKILL; vmcjob resume goes on",
+        "the worker ended: exit code 3; vmcjob resume goes on",
+    ]
+    assert examine(run, {run.path: ENDED}).message == ENDED.words

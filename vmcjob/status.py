@@ -21,6 +21,10 @@ from vmcjob.rundir import (
 )
 
 STALE_S = 120.0  # a worker on another host that was silent for so long is taken for dead
+WITHOUT_A_WORD = (
+    "the job ended without a word of the worker or its supervisor; "
+    "vmcjob logs --err has SLURM's, vmcjob resume goes on"
+)
 
 
 class State(StrEnum):
@@ -248,15 +252,24 @@ def _job_id(seen: Observation) -> str | None:
 def _explain(run: RunDir, state: State, seen: Observation) -> str:
     """Why a run waits or has ended: in its own words, else in those of who lost it."""
     outcome, ticket = seen.outcome, seen.ticket
-    if ticket is not None and (state is State.QUEUED or (state is State.DEAD and ticket.words)):
-        return ticket.words
-    if state is State.DEAD and (attempts := run.read_attempts()) and "how" in attempts[-1]:
-        last = attempts[-1]
-        who = f"the worker of rank {last['rank']}" if "rank" in last else "the worker"
-        return f"{who} ended by {last['how']}"
+    if state is State.QUEUED:
+        return ticket.words if ticket else ""
+    if state is State.DEAD:
+        return (ticket.words if ticket else "") or _explain_death(run, ticket)
     if state is State.FINISHED and not run.has_results:
         return RESULTS_LOST
     return outcome.message if outcome and not state.is_active else ""
+
+
+def _explain_death(run: RunDir, ticket: Ticket | None) -> str:
+    """What the run's own history knows of the end of its last worker."""
+    last = (run.read_attempts() or [{}])[-1]
+    if last.get("event") == "lost":
+        who = f"the worker of rank {last['rank']}" if "rank" in last else "the worker"
+        how = str(last.get("how"))
+        end = f"was killed by {how}" if how.startswith("SIG") else f"ended: {how}"
+        return f"{who} {end}; vmcjob resume goes on"
+    return WITHOUT_A_WORD if ticket is not None and ticket.stage is Stage.ENDED else ""
 
 
 def _workers(

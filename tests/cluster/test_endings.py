@@ -146,6 +146,7 @@ def disturb(room: Room, run: RunDir, worker: Process, how: str) -> None:
             room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has ended")
             if room.states() != {"FINISHED": 1}:
                 room.wait_for(DEAD=1)
+                assert room.status()[0]["message"].startswith("the worker was killed by SIGKILL")
                 room.run("resume", "--mem=500M", "@last")
         case "wall time" | "deadline":  # stopped, or a fast machine would have done it before
             n_before = n_stops(room)

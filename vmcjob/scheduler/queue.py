@@ -35,15 +35,13 @@ REASONS: Mapping[str, str] = {
     "Licenses": "waits for a licence",
     "launch failed requeued held": "could not be launched and is held; ask an administrator",
 }
-ENDS: Mapping[str, str] = {
+ENDS: Mapping[str, str] = {  # those that SLURM knows more about than the run does
     "TIMEOUT": "the wall time ended before the worker had stopped",
     "NODE_FAIL": "the node failed",
     "OUT_OF_MEMORY": "out of memory; ask for more (--mem)",
     "PREEMPTED": "preempted, and not requeued",
     "BOOT_FAIL": "the node did not boot",
     "DEADLINE": "its deadline passed",
-    "FAILED": "the job ended without a word of the worker; its job log says more",
-    "COMPLETED": "the job ended without a word of the worker; its job log says more",
 }
 
 
