@@ -299,3 +299,37 @@ def test_a_killed_worker_is_told_of_by_whoever_knows_more(run):
         "the worker ended: exit code 3; vmcjob resume goes on",
     ]
     assert examine(run, {run.path: ENDED}).message == ENDED.words
+
+
+def test_a_job_that_has_stopped_half_way_is_stopping_until_it_is_known_what_follows(run):
+    """A cancelled one was never preempted, and one that is requeued is not to be submitted anew."""
+    for cancelled_at in (None, time.time()):
+        give_to_slurm(run, started_at=time.time() - 5, cancelled_at=cancelled_at)
+        end(run, Outcome.PREEMPTED)
+        assert state(run, active(age_s=10)) is State.STOPPING
+        assert state(run, CANCELLED) is State.CANCELLED
+        end(run, Outcome.FINISHED)
+        assert state(run, active(age_s=10)) is State.FINISHED
+
+
+def test_a_cancelled_job_whose_worker_was_killed_is_on_its_way_to_cancelled(run):
+    give_to_slurm(run, started_at=time.time() - 5, cancelled_at=time.time())
+    beat(run, DEAD)
+    assert state(run, active(age_s=10)) is State.STOPPING
+    assert state(run, FORGOTTEN) is State.CANCELLED
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+def test_a_job_whose_worker_was_asked_to_stop_says_so(run, alive, is_answered):
+    """By whom does not matter; that an earlier attempt was asked does not count."""
+    ticket = active(age_s=10) if is_answered else None
+    run.append_attempt("stop", how="deadline")
+    give_to_slurm(run, started_at=time.time())
+    beat(run, alive)
+    assert state(run, ticket) is State.RUNNING
+    run.append_attempt("stop", how="deadline")
+    assert state(run, ticket) is State.STOPPING
+    give_to_slurm(run, started_at=time.time())
+    assert state(run, ticket) is State.RUNNING
+    give_to_slurm(run, started_at=time.time(), cancelled_at=time.time())
+    assert state(run, ticket) is State.STOPPING

@@ -105,6 +105,7 @@ def test_of_many_signals_the_worker_hears_one_and_its_element_alone_is_requeued(
     assert supervise(run, *signals) == 75
     assert run.log_path.read_text().splitlines() == ["ready", "signals 1"]
     assert slurm.calls("scontrol") == ["requeue 22_3"]
+    assert [(line["event"], line["how"]) for line in run.read_attempts()] == [("stop", "SIGURG")]
 
 
 def test_the_deadline_comes_before_the_end_of_the_wall_time(run, slurm):

@@ -80,6 +80,7 @@ class Observation:
     heartbeat: Heartbeat | None
     outcome: OutcomeRecord | None
     is_cancelled: bool
+    is_told_to_stop: bool  # a job's worker that is still at it
     is_worker_alive: bool
     is_launcher_gone: bool
     ticket: Ticket | None = None
@@ -170,6 +171,7 @@ def observe(run: RunDir, now: float, ticket: Ticket | None = None) -> Observatio
         heartbeat=heartbeat,
         outcome=outcome,
         is_cancelled=run.read_cancellation() is not None,
+        is_told_to_stop=is_worker_alive and outcome is None and _is_told_to_stop(run, submission),
         is_worker_alive=is_worker_alive,
         is_launcher_gone=is_launcher_gone,
         ticket=ticket,
@@ -187,7 +189,7 @@ def judge(seen: Observation) -> State:
         return _judge_job(seen, submission)
     is_waiting = submission is not None and submission.worker is None
     if seen.is_worker_alive and outcome is None:
-        return State.STOPPING if seen.is_cancelled else State.RUNNING
+        return _at_work(seen)
     if is_waiting and not seen.is_launcher_gone:
         return State.QUEUED  # also when an earlier attempt left an outcome
     if seen.is_cancelled and (outcome is None or outcome.outcome is Outcome.PREEMPTED):
@@ -211,7 +213,7 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
     if ticket is not None and ticket.stage is Stage.ACTIVE:
         return _judge_active(seen, submission, ticket.started_at or 0.0)
     if seen.is_worker_alive and outcome is None and (ticket is None or _is_here(seen)):
-        return State.RUNNING
+        return _at_work(seen)
     if submission.cancelled_at is not None or (ticket is not None and ticket.is_cancelled):
         return State(outcome.outcome) if outcome and not _is_resumable(outcome) else State.CANCELLED
     if ticket is None and not submission.started_at:
@@ -223,14 +225,37 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
 
 
 def _judge_active(seen: Observation, submission: Submission, job_started_at: float) -> State:
-    """The state of a run whose job has a machine."""
-    if seen.outcome is not None and seen.outcome.time >= job_started_at:
-        return State(seen.outcome.outcome)
+    """The state of a run whose job has a machine.
+
+    What becomes of a run that has stopped half-way is known when its job has ended: it may have
+    been cancelled, or come back.
+    """
+    outcome = seen.outcome
+    has_ended = outcome is not None and outcome.time >= job_started_at
+    if outcome is not None and has_ended and not _is_resumable(outcome):
+        return State(outcome.outcome)
+    if has_ended or submission.cancelled_at is not None:
+        return State.STOPPING
     if seen.is_worker_alive:
-        return State.RUNNING
+        return _at_work(seen)
     has_supervisor = (submission.started_at or 0.0) >= job_started_at
     is_starting = not has_supervisor and time.time() - job_started_at <= STALE_S
     return State.RUNNING if is_starting else State.DEAD
+
+
+def _at_work(seen: Observation) -> State:
+    """The state of a run whose worker is alive and has not said how it ended."""
+    return State.STOPPING if seen.is_cancelled or seen.is_told_to_stop else State.RUNNING
+
+
+def _is_told_to_stop(run: RunDir, submission: Submission | None) -> bool:
+    """Whether a job's worker was asked to stop: cancelled, or by its supervisor, which notes it."""
+    if submission is None or submission.job_name is None:
+        return False
+    began = submission.started_at or 0.0
+    stops = (line.get("time") for line in run.read_attempts() if line.get("event") == "stop")
+    is_told = any(isinstance(time, float) and time >= began for time in stops)
+    return is_told or submission.cancelled_at is not None
 
 
 def _is_here(seen: Observation) -> bool:

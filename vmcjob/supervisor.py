@@ -11,9 +11,10 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -131,7 +132,8 @@ class Supervisor:
                 _say(str(error))
                 run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=str(error)))
                 return error.exit_code
-            _watch(worker, inbox, None if end is None else end - self.spare_s)
+            deadline = None if end is None else end - self.spare_s
+            _watch(worker, inbox, deadline, partial(_note_stop, run, worker))
         after = _progress(run)
         has_moved = after is not None and after != before
         return _conclude(run, worker, job, inbox.first, has_moved=has_moved)
@@ -149,7 +151,7 @@ class Supervisor:
                 _say(str(error))
                 _note_loss(run, rank, job, str(error))
                 return error.exit_code
-            _watch(worker, inbox, None)
+            _watch(worker, inbox, None, lambda reason: None)
         code = _as_signal(worker.returncode)
         if code:
             _note_loss(run, rank, job, _how(code), worker.pid)
@@ -267,14 +269,26 @@ def note_end(run: RunDir, pid: int, code: int) -> None:
             run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
 
 
-def _watch(worker: subprocess.Popen[bytes], inbox: Inbox, deadline: float | None) -> None:
-    """Wait for the worker's end; pass the first reason to stop on, once."""
+def _note_stop(run: RunDir, worker: subprocess.Popen[bytes], reason: str) -> None:
+    """Say that the worker is asked to stop; a full disk may forbid it."""
+    with suppress(RunDirError):
+        run.append_attempt("stop", worker_pid=worker.pid, how=reason)
+
+
+def _watch(
+    worker: subprocess.Popen[bytes],
+    inbox: Inbox,
+    deadline: float | None,
+    note: Callable[[str], None],
+) -> None:
+    """Wait for the worker's end; note the first reason to stop and pass it on, once."""
     is_told = False
     while worker.poll() is None:
         if deadline is not None and time.time() >= deadline:
             inbox.put("deadline")
         if inbox.first and not is_told:
             _say(f"{inbox.first}: asking the worker to stop at its next checkpoint")
+            note(inbox.first)
             worker.send_signal(STOP_SIGNAL)
             is_told = True
         with suppress(subprocess.TimeoutExpired):

@@ -152,6 +152,8 @@ def disturb(room: Room, run: RunDir, worker: Process, how: str) -> None:
             n_before = n_stops(room)
             os.kill(worker.pid, signal.SIGSTOP)
             room.wait_until(lambda: n_stops(room) > n_before or not worker.is_alive(), "time is up")
+            if how == "deadline":  # there is time enough to look
+                assert room.states() == {"STOPPING": 1}
             os.kill(worker.pid, signal.SIGCONT)
 
 
@@ -171,14 +173,25 @@ def is_evaluating(run: RunDir) -> bool:
     return beat is not None and beat.phase is Phase.EVALUATE and beat.step > 0
 
 
+def wait_for_cancelled(room: Room, *on_the_way: str) -> None:
+    """Until SLURM has ended the job; the run is never said to be anything else on the way there."""
+    seen: set[str] = set()
+
+    def has_left() -> bool:
+        seen.update(room.states())
+        return not room.cluster.job_ids(room.cwd)
+
+    room.wait_until(has_left, "the job has left the queue")
+    assert seen <= {*on_the_way, "CANCELLED"}
+    assert room.states() == {"CANCELLED": 1}
+
+
 def test_a_cancelled_job_has_a_checkpoint_does_not_come_back_and_can_be_resumed(room):
     room.run("submit", room.spec(evaluate=100_000))
     run = room.only_run()
     room.wait_until(lambda: is_evaluating(run), "it evaluates")
     assert "is being cancelled" in room.run("cancel", "h")
-    room.wait_for(CANCELLED=1)
-    room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has left the queue")
-    assert room.states() == {"CANCELLED": 1}
+    wait_for_cancelled(room, "STOPPING")
     outcome = run.read_outcome()
     assert outcome is not None
     assert outcome.outcome == "PREEMPTED"
@@ -192,7 +205,7 @@ def test_a_cancelled_job_has_a_checkpoint_does_not_come_back_and_can_be_resumed(
     assert f"evaluate step {before}/" in beginnings()[-1]
     room.wait_until(lambda: room.states()["RUNNING"], "it runs")
     room.cluster.call("scancel", *room.cluster.job_ids(room.cwd))
-    room.wait_for(CANCELLED=1)  # by hand, and found out by the supervisor
+    wait_for_cancelled(room, "RUNNING", "STOPPING")  # by hand, and found out by the supervisor
     submission = run.read_submission()
     assert submission is not None
     assert submission.cancelled_at is not None
