@@ -46,6 +46,23 @@ def test_one_squeue_call_answers_for_all_runs_of_all_arrays(programs, tmp_path):
     assert programs.calls("sacct") == []
 
 
+def test_a_job_that_waits_for_its_time_says_when_and_whether_it_comes_back(programs, tmp_path):
+    """SLURM has one word for a job submitted with --begin and for one that is requeued."""
+    lines = "22_0|{0}|BeginTime\n22_1|{0}|BeginTime\n22_2|{1}|BeginTime\n22_3|{0}|Priority\n"
+    at, unknown = "h2-abc|PENDING|1700000000", "h2-abc|PENDING|N/A"
+    programs.make("squeue", lines.format(at, unknown))
+    begun = {"started_at": 1_600_000_000.0}
+    runs = [submitted(tmp_path, i, **(begun if i else {})) for i in range(4)]
+    found = scheduler.look(runs)
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1_700_000_000))
+    assert [found[run.path].words for run in runs] == [
+        f"submitted to start at {when}",
+        f"requeued; starts again at {when}",
+        "requeued; starts again later",
+        "others come first",
+    ]
+
+
 def test_accounting_is_asked_once_for_what_the_queue_has_forgotten(programs, tmp_path):
     programs.make("squeue")
     programs.make(

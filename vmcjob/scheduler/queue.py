@@ -3,6 +3,7 @@
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Outcome, RunDir, Submission
@@ -21,12 +22,12 @@ REASONS: Mapping[str, str] = {
     "Priority": "others come first",
     "Resources": "waits for free nodes",
     "JobArrayTaskLimit": "waits for its turn in the array",
-    "BeginTime": "requeued; starts again in a moment",
     "Dependency": "waits for another job",
     "DependencyNeverSatisfied": "waits for a job that has failed; cancel it",
     "JobHeldUser": "held by its owner; scontrol release lets it go",
     "JobHeldAdmin": "held by an administrator",
     "PartitionTimeLimit": "asks for more time than the partition allows; cancel it",
+    "MaxMemPerLimit": "asks for more memory than the partition allows; cancel it",
     "PartitionNodeLimit": "asks for more nodes than the partition allows; cancel it",
     "PartitionDown": "the partition is down",
     "PartitionInactive": "the partition is closed",
@@ -45,6 +46,15 @@ ENDS: Mapping[str, str] = {  # those that SLURM knows more about than the run do
 }
 
 
+class _Line(NamedTuple):
+    """What SLURM says about one job, in its own words."""
+
+    job_id: str
+    state: str
+    start: str  # of a job that waits, when it is expected to
+    reason: str = ""
+
+
 def look(runs: Iterable[RunDir]) -> Queue:
     """What SLURM knows about those of the runs that it was given and that are not settled.
 
@@ -54,7 +64,9 @@ def look(runs: Iterable[RunDir]) -> Queue:
     asked = {run: submission for run in runs if (submission := _open_submission(run))}
     if not asked or shutil.which("squeue") is None:
         return {}
-    tickets = dict(_squeue(sorted({s.job_name for s in asked.values() if s.job_name})))
+    begun = {_key(s) for s in asked.values() if s.started_at is not None}
+    names = sorted({s.job_name for s in asked.values() if s.job_name})
+    tickets = {key: _ticket(line, key in begun) for key, line in _squeue(names)}
     lost = [s for s in asked.values() if _key(s) not in tickets]
     if lost:
         tickets |= dict(_sacct(lost))
@@ -84,10 +96,19 @@ class Watch:
         return self._seen
 
 
-def explain(reason: str) -> str:
-    """Why a job waits, in plain words; SLURM's own word where there are none."""
+def explain(reason: str, start: float | None = None, *, has_begun: bool = False) -> str:
+    """Why a job waits, in plain words; SLURM's own word where there are none.
+
+    Args:
+        reason: SLURM's word.
+        start: when SLURM expects to start it, in seconds since the epoch.
+        has_begun: whether it has been started before, and waits to be started again.
+    """
     word = reason.strip("()").split(",")[0]
-    if word.startswith(("QOS", "Assoc", "Max")):
+    if word == "BeginTime":
+        when = time.strftime("at %Y-%m-%d %H:%M:%S", time.localtime(start)) if start else "later"
+        return f"requeued; starts again {when}" if has_begun else f"submitted to start {when}"
+    if word not in REASONS and word.startswith(("QOS", "Assoc", "Max")):
         return f"at a limit of the account or its quality of service ({word})"
     return REASONS.get(word, f"waits: {word}")
 
@@ -107,7 +128,7 @@ def _key(submission: Submission) -> Key:
     return submission.job_name or "", submission.array_index
 
 
-def _squeue(names: Sequence[str]) -> Iterable[tuple[Key, Ticket]]:
+def _squeue(names: Sequence[str]) -> Iterator[tuple[Key, _Line]]:
     """All jobs of these names that SLURM still has, also those that ended a moment ago."""
     joined = ",".join(names)
     which = f"--name={joined}" if len(joined) < LONGEST_ARGUMENT else "--me"
@@ -115,8 +136,8 @@ def _squeue(names: Sequence[str]) -> Iterable[tuple[Key, Ticket]]:
         "squeue", "--noheader", "--array", "--states=all", which, "--format=%i|%j|%T|%S|%r"
     )
     for line in text.splitlines():
-        job_id, name, state, started, reason = line.split("|", 4)
-        yield (name, _index(job_id)), _ticket(job_id, state, started, reason)
+        job_id, name, state, start, reason = line.split("|", 4)
+        yield (name, _index(job_id)), _Line(job_id, state, start, reason)
 
 
 def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
@@ -136,18 +157,18 @@ def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
     for line in done.stdout.splitlines():
         job_ids, name, state, started = line.split("|", 3)
         for job_id in _elements(job_ids):
-            yield (name, _index(job_id)), _ticket(job_id, state, started, "")
+            yield (name, _index(job_id)), _ticket(_Line(job_id, state, started))
 
 
-def _ticket(job_id: str, state: str, started: str, reason: str) -> Ticket:
-    word = state.split()[0]  # accounting writes "CANCELLED by 1000"
-    began = float(started) if started.isdigit() else None
+def _ticket(line: _Line, has_begun: bool = False) -> Ticket:
+    word = line.state.split()[0]  # accounting writes "CANCELLED by 1000"
+    start = float(line.start) if line.start.isdigit() else None
     if word in WAITING:
-        return Ticket(Stage.WAITING, job_id, explain(reason))
+        return Ticket(Stage.WAITING, line.job_id, explain(line.reason, start, has_begun=has_begun))
     if word in ACTIVE:
-        return Ticket(Stage.ACTIVE, job_id, started_at=began)
+        return Ticket(Stage.ACTIVE, line.job_id, started_at=start)
     is_cancelled = word == "CANCELLED"
-    return Ticket(Stage.ENDED, job_id, ENDS.get(word, ""), is_cancelled, began)
+    return Ticket(Stage.ENDED, line.job_id, ENDS.get(word, ""), is_cancelled, start)
 
 
 def _elements(job_id: str) -> Iterator[str]:
