@@ -24,6 +24,7 @@ OWNED = {
     "open-mode", "output", "parsable", "partition", "qos", "requeue", "signal", "test-only", "time",
     "usage", "version", "wait", "wckey", "wrap",
 }  # fmt: skip
+_ABOUT_PLACE = re.compile(r"#SBATCH --(array|chdir|error|output)\b")
 _EXTRA = re.compile(r"(?P<key>[a-z][a-z0-9-]*)(?:=(?P<value>.+))?")
 
 
@@ -117,3 +118,9 @@ def render(parameters: dict[str, Any], folder: Path, python: Sequence[str], n_ta
     command = slurm._shlex_join([*python, "-u", "-m", "submitit.core._submit", str(folder)])
     count = n_tasks if n_tasks > 1 else None
     return slurm._make_sbatch_string(command=command, folder=folder, map_count=count, **parameters)
+
+
+def requests(script: str) -> frozenset[str]:
+    """What a script asks for, wherever and among however many others its job was submitted."""
+    lines = (line for line in script.splitlines() if line.startswith("#SBATCH "))
+    return frozenset(line for line in lines if not _ABOUT_PLACE.match(line))

@@ -18,7 +18,7 @@ from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler import commands, queue
-from vmcjob.scheduler.jobfiles import adopt, job_folder
+from vmcjob.scheduler.jobfiles import adopt, find_script, job_folder
 from vmcjob.scheduler.local import python_command, queue_lock
 from vmcjob.scheduler.partitions import list_partitions, require_fit
 from vmcjob.scheduler.receipt import (
@@ -30,13 +30,14 @@ from vmcjob.scheduler.receipt import (
     reason_to_skip,
 )
 from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
-from vmcjob.scheduler.script import Options, load_submitit, render
+from vmcjob.scheduler.script import Options, load_submitit, render, requests
 from vmcjob.site import Site
-from vmcjob.status import Queue, Stage, examine
+from vmcjob.status import Queue, Stage, State, examine
 from vmcjob.supervisor import Supervisor
 
 DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
 MOST_FILES = 300  # of one finished run
+WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
 _MAX_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
 
 
@@ -113,6 +114,7 @@ def draft(
     _refuse_strange_paths(root)
     flags.check()
     tasks = {RunDir(root / run_id): planned for run_id, planned in distinct(plans).items()}
+    options = {run: _options(task, site, flags) for run, (_, task) in tasks.items()}
     seen = queue.look([run for run in tasks if run.exists])
     submitted: list[Submitted] = []
     skipped: list[Skipped] = []
@@ -121,7 +123,10 @@ def draft(
         try:
             if run.exists:
                 run.require(make_record(source, task))
-                reason = reason_to_skip(examine(run, seen), is_anew)
+                found = examine(run, seen)
+                reason = reason_to_skip(found, is_anew)
+                if found.state in (State.QUEUED, State.RUNNING) and _is_other(run, options[run]):
+                    reason = f"{reason} {WITH_OTHERS}"
         except RunDirError as error:
             skipped.append(Skipped(run, run.path.name, UNUSABLE, error))
             continue
@@ -129,8 +134,8 @@ def draft(
             submitted.append(Submitted(run, run.path.name, None))
         else:
             skipped.append(Skipped(run, run.path.name, reason))
-    wanted = {item.run: tasks[item.run][1] for item in submitted}
-    arrays = tuple(_arrays(root, wanted, site, flags, max_parallel))
+    wanted = {item.run: (tasks[item.run][1], options[item.run]) for item in submitted}
+    arrays = tuple(_arrays(root, wanted, site, max_parallel))
     return Draft(Receipt(tuple(submitted), tuple(skipped)), arrays)
 
 
@@ -210,15 +215,13 @@ def cancel(run: RunDir, seen: Queue) -> Cancelled:
 
 def _arrays(
     root: Path,
-    wanted: Mapping[RunDir, Task],
+    wanted: Mapping[RunDir, tuple[Task, Options]],
     site: Site,
-    flags: Request,
     max_parallel: int | None,
 ) -> Iterator[Array]:
     """Runs that ask for the same go together, as many as SLURM takes in one array."""
     groups: dict[tuple[Options, Image | None], list[RunDir]] = {}
-    for run, task in wanted.items():
-        options = Options(task.spec.resources, flags, site.slurm)
+    for run, (task, options) in wanted.items():
         image = find_image(task.spec.container, site.container)
         if image is not None:
             refuse_unbindable(run.path)
@@ -233,9 +236,30 @@ def _arrays(
     share = None if max_parallel is None else max(1, max_parallel // max(1, len(chunks)))
     for options, image, runs in chunks:
         number = 1 + max(_number(run) for run in runs)
-        name = _job_name(wanted[runs[0]].name, runs, number)
+        name = _job_name(wanted[runs[0]][0].name, runs, number)
         folder = job_folder(root, name)
         yield Array(name, number, folder, runs, options, share or len(runs), image)
+
+
+def _options(task: Task, site: Site, flags: Request) -> Options:
+    """What a task asks for; SchedulerError for what cannot be asked, whether submitted or not."""
+    options = Options(task.spec.resources, flags, site.slurm)
+    options.extra()
+    return options
+
+
+def _is_other(run: RunDir, options: Options) -> bool:
+    """Whether the run's job was submitted with other options, as far as its script tells."""
+    submission, path = run.read_submission(), find_script(run)
+    if submission is None or submission.job_name is None or path is None:
+        return False
+    n_tasks = 1 if submission.array_index is None else 2
+    parameters = options.parameters(submission.job_name, path.parent, 1)
+    now = render(parameters, path.parent, [sys.executable], n_tasks)
+    try:
+        return requests(path.read_text("utf-8", "replace")) != requests(now)
+    except OSError:
+        return False
 
 
 def _adopt_jobs(runs: Sequence[RunDir]) -> None:

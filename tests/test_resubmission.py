@@ -1,0 +1,80 @@
+"""A run that SLURM has already, submitted again: nothing that is asked for is lost in silence."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.runs import Programs
+from vmcjob.errors import SchedulerError, UsageError
+from vmcjob.plan import make_plan
+from vmcjob.resources import Request
+from vmcjob.scheduler import Receipt, slurm
+from vmcjob.site import Site
+from vmcjob.spec import parse_spec
+
+SPEC = """
+name = "h"
+seeds = {seeds}
+[system]
+atoms = [["H", 0.0, 0.0, 0.0]]
+[resources]
+time = "{time}"
+"""
+FLAGS = Request(mem="2G", extra=("nice=5",))
+
+
+def submit(
+    root: Path, flags: Request = FLAGS, seeds: str = "[0]", time: str = "00:30:00"
+) -> Receipt:
+    plans = [make_plan(parse_spec(SPEC.format(seeds=seeds, time=time), "h.toml"))]
+    return slurm.submit(root, plans, Site(), flags, None)
+
+
+@pytest.fixture(params=["[0]", "[0, 1]"], ids=["job", "array"])
+def queued(request, programs, tmp_path) -> Path:
+    """A runs root with runs that wait."""
+    programs.make("sbatch", "Submitted batch job 7\n")
+    for name in ("srun", "squeue", "scontrol"):
+        programs.make(name)
+    root = tmp_path / "runs"
+    submit(root, seeds=request.param)
+    let_wait(programs, root)
+    return root
+
+
+def let_wait(programs: Programs, root: Path) -> None:
+    (folder,) = (root / ".slurm").iterdir()
+    ids = ("7", "7_0", "7_1")
+    lines = (f"{job_id}|{folder.name}|PENDING|N/A|Priority\n" for job_id in ids)
+    programs.make("squeue", "".join(lines))
+
+
+def test_what_is_queued_as_it_is_asked_for_is_only_queued(queued):
+    """Also by another name of the place, and beside runs that are new."""
+    assert [item.reason for item in submit(queued).skipped] == ["queued"]
+    there = queued.parent / "there"
+    there.symlink_to(queued)
+    assert [item.reason for item in submit(there).skipped] == ["queued"]
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"flags": Request(mem="3G", extra=("nice=5",))},
+        {"flags": Request(mem="2G", extra=("nice=5",), partition="gpu")},
+        {"flags": Request(mem="2G")},
+        {"time": "10:00:00"},
+    ],
+)
+def test_a_queued_job_keeps_its_options_and_says_so(queued, other):
+    (skipped,) = submit(queued, **other).skipped
+    assert skipped.reason == (
+        "queued with other options, which it keeps; vmcjob cancel it first to change them"
+    )
+
+
+def test_options_are_judged_though_nothing_is_submitted(queued):
+    with pytest.raises(SchedulerError, match="vmcjob sets --array itself"):
+        submit(queued, Request(extra=("array=0-9",)))
+    with pytest.raises(UsageError, match="--time: expected a wall time"):
+        submit(queued, Request(time="xx"))
