@@ -170,7 +170,7 @@ def test_a_dry_run_for_slurm_needs_no_slurm(shell):
         "reservation='my vmc'",
         "nice=5",
         "array=0-1%1",
-        "signal=URG@45",
+        "signal=URG@30",
         "requeue",
     ):
         assert f"#SBATCH --{option}" in script

@@ -18,14 +18,14 @@ from vmcjob.rundir import Outcome, Phase, Process, RunDir
 
 pytestmark = pytest.mark.timeout(3600)
 
-# Wall times by the way of disturbing. SLURM warns of the end of a short one up to half a minute
-# too early, so that our own deadline comes first for certain only if there are five minutes.
+# Wall times by the way of disturbing. This SLURM warns of the end of one up to half a minute too
+# early, so that our own deadline comes first for certain only if there are three minutes.
 WAYS = {
     "warning": "01:00:00",
     "requeue": "01:00:00",
     "kill": "01:00:00",
     "wall time": "00:01:00",
-    "deadline": "00:05:00",
+    "deadline": "00:03:00",
 }
 TRAIN, EVALUATE = 500, 20_000  # steps, enough to be disturbed in
 TOO_SHORT = "the wall time ended before a single step was done; ask for more (-t)"
@@ -64,7 +64,11 @@ def test_a_run_that_is_disturbed_again_and_again_ends_with_the_same_series(
     with ThreadPoolExecutor(len(WAYS)) as pool:
         stories = {
             how: pool.submit(
-                disturb_often, room, how, 1 if how == "deadline" else n_kills, longest_pause_s
+                disturb_often,
+                room,
+                how,
+                min(2, n_kills) if how == "deadline" else n_kills,
+                longest_pause_s,
             )
             for how, room in rooms.items()
         }
@@ -72,7 +76,7 @@ def test_a_run_that_is_disturbed_again_and_again_ends_with_the_same_series(
         story.result()
         rooms[how].wait_for(FINISHED=1)
         assert_same(rooms[how].only_run(), undisturbed.series)
-    assert n_stops(rooms["deadline"], "deadline") == 1
+    assert n_stops(rooms["deadline"]) == n_stops(rooms["deadline"], "deadline") > 0
 
 
 def disturb_often(room: Room, how: str, times: int, longest_pause_s: float) -> None:

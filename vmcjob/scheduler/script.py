@@ -18,6 +18,7 @@ WARNING = "URG"
 the file system under the running worker; this signal is ignored by all who do not expect it."""
 MOST_SPARE_S = 90.0  # stop so long before the end of the wall time: commit, and be requeued
 SPARE_SHARE = 0.25  # but not a larger share of a short wall time
+EARLY_S = 60.0  # by so much may SLURM's own warning come too early, says sbatch's manual
 OWNED = {
     "account", "array", "chdir", "constraint", "cpus-per-task", "error", "export", "gpus-per-node",
     "gres", "help", "job-name", "mem", "no-requeue", "nodes", "ntasks", "ntasks-per-node",
@@ -86,7 +87,8 @@ class Options:
             "partition": self.first("partition"),
             "qos": self.first("qos"),
             "constraint": self.first("constraint"),
-            "signal_delay_s": math.ceil(self.spare_s / 2),
+            # After we have asked the worker ourselves; for a preemption, it comes in time anyway.
+            "signal_delay_s": math.ceil(max(1.0, self.spare_s - EARLY_S)),
             "array_parallelism": max_parallel,
             "wckey": None,  # submitit's own would be refused where wckeys are enforced
             "setup": [*self.site.setup, f"export SUBMITIT_PREEMPT_SIGNAL={WARNING}"],
