@@ -218,6 +218,31 @@ def test_rerun_puts_aside_what_has_ended_and_refuses_what_has_not(shell):
         assert "has been put aside or renamed; it can only be looked at" in done.stderr
 
 
+def test_resuming_runs_of_several_roots_is_one_answer(shell):
+    """One JSON document, also where something stands in the way of the second root's."""
+    roots = [shell.cwd / name for name in ("first", "second")]
+    with busy_slot(roots[0]), busy_slot(roots[1]):
+        for root in roots:
+            shell.run("submit", "--runs", str(root), "h.toml")
+            shell.run("cancel", "--runs", str(root), "h")
+        runs = [run for root in roots for run in list_runs(root)]
+        names = [str(run.path) for run in runs]
+        drawn = json.loads(shell.run("resume", "-n", "--json", *names).stdout)
+        assert [item["run_dir"] for item in drawn["submitted"]] == names
+        assert drawn["dry_run"] is True
+        spec = runs[-1].read_spec_text()
+        runs[-1].write_spec_text(spec.replace("nodes = 1", "nodes = 2"))
+        done = shell.run("resume", "--json", *names)
+        assert done.returncode == 5
+        assert "asks for 2 nodes" in done.stderr
+        assert [item["run_dir"] for item in json.loads(done.stdout)["submitted"]] == names[:2]
+        runs[-1].write_spec_text(spec)
+        done = shell.run("resume", *names)
+        assert done.returncode == 0
+        assert [done.stdout.count(word) for word in ("submitted", "skipped: queued")] == [2, 2]
+        assert done.stderr.count("vmcjob status") == 1
+
+
 def test_what_a_job_said_is_kept_apart_from_what_its_worker_said(shell):
     """A worker that was never started has no log; why is in that of its job."""
     run = make_run(shell.runs, "h2-0000000000")

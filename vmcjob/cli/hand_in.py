@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +38,76 @@ class Wishes:
     as_json: bool = False
 
 
-def hand_in(plans: "list[Plan]", wishes: Wishes) -> None:
-    """Start the plans' runs and say so, or show what would be started."""
+def hand_in(folders: "Mapping[Path, list[Plan]]", wishes: Wishes) -> None:
+    """Start the plans' runs, each in its runs root, and say so, or show what would be started."""
     from vmcjob import scheduler
 
-    scheduler.require_starts(wishes.place.runs, plans)
+    for root, plans in folders.items():
+        scheduler.require_starts(root, plans)
+    receipts: list[Receipt] = []
+    arrays: list[Array] = []
+    try:
+        for root, plans in folders.items():
+            here = replace(wishes, place=replace(wishes.place, runs=root))
+            receipt, drawn = _start(plans, here)
+            receipts.append(receipt)
+            arrays += drawn
+            if not wishes.as_json:
+                _show_preview(receipt, plans, drawn) if here.is_dry else _show(receipt, plans)
+    finally:  # what has been submitted is told, whatever stands in the way of the rest
+        if wishes.as_json and receipts:
+            put_json(_document(_join(receipts), arrays, is_dry=wishes.is_dry))
+    _look_after(_join(receipts), wishes)
+
+
+def _start(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Sequence[Array]]":
+    """What became of the runs of one root, or would; in a dry run for SLURM, its jobs."""
+    from vmcjob import scheduler
+
     is_slurm = scheduler.choose(wishes.place.scheduler, wishes.is_local) == "slurm"
-    receipt = (_submit_to_slurm if is_slurm else _submit_here)(plans, wishes)
+    return (_submit_to_slurm if is_slurm else _submit_here)(plans, wishes)
+
+
+def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Sequence[Array]]":
+    """Run on this machine."""
+    from vmcjob import scheduler
+    from vmcjob.resources import Request
+
+    if wishes.flags != Request():
+        raise UsageError("options of SLURM jobs were given, but the runs stay on this machine")
+    root, anew = wishes.place.runs, wishes.is_anew
+    n_slots = wishes.max_parallel or wishes.place.max_parallel
+    say(f"local scheduler: on this machine, {count(n_slots, 'run')} at a time")
+    _say_what_only_a_cluster_heeds(plans)
+    if wishes.is_dry:
+        return scheduler.preview(root, plans, is_anew=anew), ()
+    return scheduler.submit(root, plans, max_parallel=n_slots, is_anew=anew), ()
+
+
+def _submit_to_slurm(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Sequence[Array]]":
+    """Give the runs to SLURM."""
+    from vmcjob.scheduler import slurm
+
+    say("slurm scheduler: as jobs of this cluster")
+    place, anew = wishes.place, wishes.is_anew
+    request = place.runs, plans, place, wishes.flags, wishes.max_parallel
+    if wishes.is_dry:
+        draft = slurm.draft(*request, is_anew=anew)
+        return draft.receipt, draft.arrays
+    return slurm.submit(*request, is_anew=anew), ()
+
+
+def _join(receipts: "Sequence[Receipt]") -> "Receipt":
+    """The receipts of several runs roots as one."""
+    from vmcjob.scheduler import Receipt
+
+    submitted = tuple(item for receipt in receipts for item in receipt.submitted)
+    skipped = tuple(item for receipt in receipts for item in receipt.skipped)
+    return Receipt(submitted, skipped)
+
+
+def _look_after(receipt: "Receipt", wishes: Wishes) -> None:
+    """Name what went wrong; follow the runs, or say how."""
     errors = [item.error for item in receipt.skipped if item.error]
     for error in errors:
         say(str(error))
@@ -54,43 +117,6 @@ def hand_in(plans: "list[Plan]", wishes: Wishes) -> None:
         _hint(receipt, wishes.where)
     if errors:
         raise typer.Exit(combine(errors).exit_code)
-
-
-def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "Receipt":
-    """Run on this machine, or show what would be."""
-    from vmcjob import scheduler
-    from vmcjob.resources import Request
-
-    if wishes.flags != Request():
-        raise UsageError("options of SLURM jobs were given, but the runs stay on this machine")
-    place = wishes.place
-    n_slots = wishes.max_parallel or place.max_parallel
-    say(f"local scheduler: on this machine, {count(n_slots, 'run')} at a time")
-    _say_what_only_a_cluster_heeds(plans)
-    if wishes.is_dry:
-        receipt = scheduler.preview(place.runs, plans, is_anew=wishes.is_anew)
-        _show_preview(receipt, plans, wishes.as_json, [])
-    else:
-        receipt = scheduler.submit(place.runs, plans, max_parallel=n_slots, is_anew=wishes.is_anew)
-        _show_receipt(receipt, plans, wishes.as_json)
-    return receipt
-
-
-def _submit_to_slurm(plans: "list[Plan]", wishes: Wishes) -> "Receipt":
-    """Give the runs to SLURM, or show what would be."""
-    from vmcjob.scheduler import slurm
-
-    say("slurm scheduler: as jobs of this cluster")
-    place, anew = wishes.place, wishes.is_anew
-    request = place.runs, plans, place, wishes.flags, wishes.max_parallel
-    if wishes.is_dry:
-        draft = slurm.draft(*request, is_anew=anew)
-        receipt = draft.receipt
-        _show_preview(receipt, plans, wishes.as_json, draft.arrays)
-    else:
-        receipt = slurm.submit(*request, is_anew=anew)
-        _show_receipt(receipt, plans, wishes.as_json)
-    return receipt
 
 
 def _say_what_only_a_cluster_heeds(plans: "list[Plan]") -> None:
@@ -107,11 +133,8 @@ def _say_what_only_a_cluster_heeds(plans: "list[Plan]") -> None:
         say(f"{asked}: for clusters only; here a run has all devices and this Python", "dim")
 
 
-def _show_receipt(receipt: "Receipt", plans: "list[Plan]", as_json: bool) -> None:
+def _show(receipt: "Receipt", plans: "list[Plan]") -> None:
     """One line per run, in the order of the specs."""
-    if as_json:
-        put_json(_document(receipt))
-        return
     submitted = {item.run_id: item.run for item in receipt.submitted}
     skipped = {item.run_id: item for item in receipt.skipped}
     tasks = _tasks(plans)
@@ -136,16 +159,10 @@ def _show_receipt(receipt: "Receipt", plans: "list[Plan]", as_json: bool) -> Non
             say(f"put aside: {_relative(item.aside.path)}", "dim")
 
 
-def _show_preview(
-    receipt: "Receipt", plans: "list[Plan]", as_json: bool, arrays: "Sequence[Array]"
-) -> None:
+def _show_preview(receipt: "Receipt", plans: "list[Plan]", arrays: "Sequence[Array]") -> None:
     """What would be submitted, as the worker and SLURM would read it."""
     from vmcjob.spec import dump_spec
 
-    if as_json:
-        jobs = {"jobs": [_describe_job(array) for array in arrays]} if arrays else {}
-        put_json(_document(receipt) | {"dry_run": True} | jobs)
-        return
     tasks = _tasks(plans)
     for item in receipt.submitted:
         put(f"# would be submitted: {_relative(item.run.path)}")
@@ -180,7 +197,9 @@ def _most_files(arrays: "Sequence[Array]") -> int:
     return MOST_FILES * sum(len(array.runs) for array in arrays)
 
 
-def _document(receipt: "Receipt") -> dict[str, Any]:  # a JSON document
+def _document(
+    receipt: "Receipt", arrays: "Sequence[Array]", *, is_dry: bool
+) -> dict[str, Any]:  # a JSON document
     """What `submit --json` prints."""
     submitted = [
         {"run_id": item.run_id, "job_id": item.job_id, "run_dir": str(item.run.path.absolute())}
@@ -191,7 +210,9 @@ def _document(receipt: "Receipt") -> dict[str, Any]:  # a JSON document
         {"run_id": item.run_id, "reason": item.reason, "run_dir": str(item.run.path.absolute())}
         for item in receipt.skipped
     ]
-    return {"schema_version": 1, "submitted": submitted, "skipped": skipped}
+    dry = {"dry_run": True} if is_dry else {}
+    jobs = {"jobs": [_describe_job(array) for array in arrays]} if arrays else {}
+    return {"schema_version": 1, "submitted": submitted, "skipped": skipped} | dry | jobs
 
 
 def _hint(receipt: "Receipt", where: str) -> None:

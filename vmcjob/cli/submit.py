@@ -1,6 +1,5 @@
 """From specs to runs: submit, resume what has stopped half-way, rerun what has ended."""
 
-from dataclasses import replace
 from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Annotated
@@ -94,7 +93,7 @@ def submit(  # noqa: PLR0913 -- a command has as many parameters as options
         is_dry=is_dry,
         as_json=as_json,
     )
-    hand_in(read_plans(specs), wishes)
+    hand_in({wishes.place.runs: read_plans(specs)}, wishes)
 
 
 @app.command(cls=Command)
@@ -243,8 +242,7 @@ def _hand_in_again(chosen: "list[RunDir]", wishes: Wishes, more_steps: int | Non
     for run in chosen:
         plan = _plan_again(run, more_steps)
         folders.setdefault(run.path.absolute().parent, []).append(plan)
-    for folder, plans in folders.items():
-        hand_in(plans, replace(wishes, place=replace(wishes.place, runs=folder)))
+    hand_in(folders, wishes)
 
 
 def _plan_again(run: "RunDir", more_steps: int | None) -> "Plan":
