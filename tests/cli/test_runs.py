@@ -241,6 +241,10 @@ def test_resuming_runs_of_several_roots_is_one_answer(shell):
         assert done.returncode == 0
         assert [done.stdout.count(word) for word in ("submitted", "skipped: queued")] == [2, 2]
         assert done.stderr.count("vmcjob status") == 1
+    for run in runs:
+        finish(run)
+    followed = shell.run("resume", "--follow", *names).stdout.splitlines()
+    assert ["-1.174476(12)" in line for line in followed[-5:]] == [False, *[True] * 4]
 
 
 def test_what_a_job_said_is_kept_apart_from_what_its_worker_said(shell):
