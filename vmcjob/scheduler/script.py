@@ -25,7 +25,7 @@ OWNED = {
     "open-mode", "output", "parsable", "partition", "qos", "requeue", "signal", "test-only", "time",
     "usage", "version", "wait", "wckey", "wrap",
 }  # fmt: skip
-_ABOUT_PLACE = re.compile(r"#SBATCH --(array|chdir|error|output)\b")
+_OURS = re.compile(r"#SBATCH --(array|chdir|error|output|signal)\b")
 _EXTRA = re.compile(r"(?P<key>[a-z][a-z0-9-]*)(?:=(?P<value>.+))?")
 
 
@@ -123,6 +123,6 @@ def render(parameters: dict[str, Any], folder: Path, python: Sequence[str], n_ta
 
 
 def requests(script: str) -> frozenset[str]:
-    """What a script asks for, wherever and among however many others its job was submitted."""
+    """What a script asks for on behalf of the user, wherever and beside whatever else it does."""
     lines = (line for line in script.splitlines() if line.startswith("#SBATCH "))
-    return frozenset(line for line in lines if not _ABOUT_PLACE.match(line))
+    return frozenset(line for line in lines if not _OURS.match(line))
