@@ -121,10 +121,10 @@ def _turned(left: jax.Array, stack: jax.Array, right: jax.Array) -> jax.Array:
     if left.shape[-1] <= MAX_WRITTEN_OUT:
         return _product(_product(left, stack), right)
     n = left.ndim - 2
-    batch = (tuple(range(n)),) * 2
+    batch = tuple(range(n))
     rows = jnp.moveaxis(stack, 0, -2)  # (..., i, d, j)
-    rows = lax.dot_general(left, rows, (((n + 1,), (n,)), batch), precision=HIGHEST)
-    out = lax.dot_general(right, rows, (((n,), (n + 2,)), batch), precision=HIGHEST)
+    rows = lax.dot_general(left, rows, (((n + 1,), (n,)), (batch, batch)), precision=HIGHEST)
+    out = lax.dot_general(right, rows, (((n,), (n + 2,)), (batch, batch)), precision=HIGHEST)
     return jnp.moveaxis(out, (-1, -2), (0, -2))  # from (..., j, i, d)
 
 
