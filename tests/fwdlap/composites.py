@@ -25,7 +25,8 @@ def _pairs(r: jax.Array) -> jax.Array:
     return jnp.linalg.norm(r[:, None] - r[None] + eye[..., None], axis=-1) * (1.0 - eye)
 
 
-def _network(name: str, molecule: Molecule, r: jax.Array) -> jax.Array:
+def of_chain(name: str, molecule: Molecule, r: jax.Array) -> jax.Array:
+    """log |psi| of a small network with parameters that are always the same."""
     init, log_psi = NETWORKS[name]
     with jax.ensure_compile_time_eval():
         params = init(jax.random.key(0), molecule, SMALL)
@@ -179,9 +180,9 @@ def custom_derivative(r: jax.Array) -> jax.Array:
 CHAIN = hydrogen_chain(4)
 
 COMPOSITES: dict[str, Function] = {
-    "ferminet": partial(_network, "ferminet", CHAIN),
-    "ferminet_polarised": partial(_network, "ferminet", CHAIN._replace(n_up=4, n_down=0)),
-    "psiformer": partial(_network, "psiformer", CHAIN),
+    "ferminet": partial(of_chain, "ferminet", CHAIN),
+    "ferminet_polarised": partial(of_chain, "ferminet", CHAIN._replace(n_up=4, n_down=0)),
+    "psiformer": partial(of_chain, "psiformer", CHAIN),
 } | {
     function.__name__: function
     for function in (

@@ -1,11 +1,14 @@
 """Whole wave functions and other compositions agree with the dense Hessian."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fwdlap.composites import COMPOSITES
+from tests.fwdlap.composites import COMPOSITES, of_chain
+from tests.fwdlap.networks import hydrogen_chain
 from tests.fwdlap.oracles import check
 from vmcjob import fwdlap
 
@@ -14,6 +17,18 @@ from vmcjob import fwdlap
 def test_a_composition_agrees_with_the_hessian(name: str):
     """Rules that are right one by one must be right together, at the sizes VMC uses them."""
     check(COMPOSITES[name], jnp.asarray(np.random.default_rng(3).normal(size=(4, 3))))
+
+
+LARGE = {
+    "psiformer": partial(of_chain, "psiformer", hydrogen_chain(9)),
+    "ferminet": partial(of_chain, "ferminet", hydrogen_chain(9)),
+} | {name: COMPOSITES[name] for name in ("log_sum_exp_of_determinants", "masked_attention")}
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_many_electrons_agree_with_the_hessian_too(name: str):
+    """Long sums and large determinants are computed in other ways than short and small ones."""
+    check(LARGE[name], jnp.asarray(np.random.default_rng(5).normal(size=(9, 3))))
 
 
 @pytest.mark.parametrize("name", ["ferminet", "psiformer"])
