@@ -140,7 +140,7 @@ def products_alone(log_psi: LogPsi, walkers: jax.Array) -> Run:
     """The floor: the matrix products in what this package computes, and nothing else of it."""
     energy = partial(our_energy, log_psi)
     n = chunk_size(energy, walkers)
-    products = list(matrix_products(jax.make_jaxpr(jax.vmap(energy))(walkers[:n]).jaxpr))
+    products = matrix_products(energy, walkers[:n])
     shared: dict[tuple[int, ...], jax.Array] = {}
     operands = []
     for index, product in enumerate(products):
@@ -160,14 +160,28 @@ def products_alone(log_psi: LogPsi, walkers: jax.Array) -> Run:
     return Run(multiply, operands, n_calls=-(-len(walkers) // n))
 
 
-def matrix_products(jaxpr: Any) -> Iterator[Any]:
-    """Every matrix product among the equations of a jaxpr, and of those inside of them."""
-    for eqn in jaxpr.eqns:
-        if eqn.primitive is jax.lax.dot_general_p:
-            yield eqn
-        for inner in eqn.params.values():
-            if isinstance(inner, jax.extend.core.ClosedJaxpr):
-                yield from matrix_products(inner.jaxpr)
+def matrix_products(fun: LogPsi, walkers: jax.Array) -> list[Any]:
+    """The equations of all matrix products in a function of one walker, for a batch of them."""
+
+    def found(jaxpr: Any) -> Iterator[Any]:
+        for eqn in jaxpr.eqns:
+            if eqn.primitive is jax.lax.dot_general_p:
+                yield eqn
+            for inner in eqn.params.values():
+                if isinstance(inner, jax.extend.core.ClosedJaxpr):
+                    yield from found(inner.jaxpr)
+
+    return list(found(jax.make_jaxpr(jax.vmap(fun))(walkers).jaxpr))
+
+
+def n_operations(fun: LogPsi, walkers: jax.Array) -> int:
+    """Multiplications in the matrix products of a function of one walker, for one of them."""
+
+    def count(product: Any) -> int:
+        left, contracted = product.invars[0].aval.shape, product.params["dimension_numbers"][0][0]
+        return math.prod(product.outvars[0].aval.shape) * math.prod(left[i] for i in contracted)
+
+    return sum(map(count, matrix_products(fun, walkers[:1])))
 
 
 def measure(name: str, molecule: Molecule, args: argparse.Namespace) -> dict[str, Run]:
@@ -187,7 +201,10 @@ def measure(name: str, molecule: Molecule, args: argparse.Namespace) -> dict[str
         # Parameters are arguments: as constants, XLA would fold the ones among them.
         runs[key] = Run(lambda p, x, by=method: by(partial(log_psi, p), x), params, walkers)
     if args.floor:
-        runs["products alone"] = products_alone(partial(log_psi, params), walkers)
+        psi = partial(log_psi, params)
+        runs["products alone"] = products_alone(psi, walkers)
+        ratio = n_operations(partial(our_energy, psi), walkers) / n_operations(psi, walkers)
+        print(f"| {name} | {walkers.shape[1]} | multiplications | | | {ratio:.0f} | | |")
     for _ in range(args.repeats):
         for run in runs.values():
             run.once()
@@ -270,7 +287,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--methods", nargs="+", help="columns beside forward and vmcjob")
     parser.add_argument("--hessian", action="store_true", help="also the full Hessian")
-    parser.add_argument("--floor", action="store_true", help="also our matrix products alone")
+    parser.add_argument("--floor", action="store_true", help="also our products alone")
     parser.add_argument("--accuracy", action="store_true", help="float32 errors for N2 instead")
     args = parser.parse_args(arguments)
     if args.accuracy:
