@@ -62,9 +62,8 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
         inverse = _product(right, left)
         laplacian = _trace_of_product(inverse, node.laplacian)
     if stacked:
-        turned = _turned(left, stacked[0], right)
-        jacobian = jnp.trace(turned, axis1=-2, axis2=-1)
-        laplacian = total(laplacian, -jnp.sum(_trace_of_product(turned, turned), axis=0))
+        jacobian, squares = _traces(left, stacked[0], right)
+        laplacian = total(laplacian, -squares)
     return [sign, make_node(out, uniform_blocks(jacobian, directions), laplacian)]
 
 
@@ -113,19 +112,22 @@ def _product(a: jax.Array, b: jax.Array) -> jax.Array:
     return sum(terms[1:], terms[0])
 
 
-def _turned(left: jax.Array, stack: jax.Array, right: jax.Array) -> jax.Array:
-    """left J_d right for the leading axis d of `stack`.
+def _traces(left: jax.Array, stack: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """tr M_d and sum_d tr(M_d M_d) of M_d = left J_d right, for the leading axis d of `stack`.
 
-    The matrices of all directions lie side by side in the products, as one long right factor.
+    Large matrices of all directions lie side by side in the products, as one long right factor.
     """
     if left.shape[-1] <= MAX_WRITTEN_OUT:
-        return _product(_product(left, stack), right)
+        turned = _product(_product(left, stack), right)
+        squares = jnp.sum(_trace_of_product(turned, turned), axis=0)
+        return jnp.trace(turned, axis1=-2, axis2=-1), squares
     n = left.ndim - 2
     batch = tuple(range(n))
     rows = jnp.moveaxis(stack, 0, -2)  # (..., i, d, j)
     rows = lax.dot_general(left, rows, (((n + 1,), (n,)), (batch, batch)), precision=HIGHEST)
-    out = lax.dot_general(right, rows, (((n,), (n + 2,)), (batch, batch)), precision=HIGHEST)
-    return jnp.moveaxis(out, (-1, -2), (0, -2))  # from (..., j, i, d)
+    turned = lax.dot_general(right, rows, (((n,), (n + 2,)), (batch, batch)), precision=HIGHEST)
+    squares = jnp.sum(turned * jnp.swapaxes(turned, -3, -2), axis=(-3, -2, -1))  # (..., j, i, d)
+    return jnp.moveaxis(jnp.trace(turned, axis1=-3, axis2=-2), -1, 0), squares
 
 
 def _trace_of_product(a: jax.Array, b: jax.Array) -> jax.Array:
