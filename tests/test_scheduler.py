@@ -79,8 +79,7 @@ class Office:
         receipt = scheduler.submit(
             self.root, plans, max_parallel=max_parallel, worker_command=command
         )
-        if receipt.launcher is not None:
-            self.launchers.append(receipt.launcher)
+        self.launchers.extend(receipt.launchers)
         return receipt
 
     def open_gate(self) -> None:
@@ -131,7 +130,8 @@ def test_runs_are_worked_on_one_after_the_other_and_their_words_are_kept(office)
     assert order == [item.run_id for item in receipt.submitted]
     for run in list_runs(office.root):
         assert run.log_path.read_text() == "hello from the worker\n"
-    wait_until(lambda: receipt.launcher and receipt.launcher.poll() == 0, "the launcher ends")
+    receipt.wait()
+    assert [launcher.poll() for launcher in receipt.launchers] == [0]
 
 
 def test_as_many_run_at_a_time_as_there_are_slots(office):
@@ -255,7 +255,7 @@ def test_queued_and_running_runs_are_left_alone(office):
     office.wait_for(RUNNING=1, QUEUED=1)
     receipt = office.submit(plan_runs(2))
     assert receipt.submitted == ()
-    assert receipt.launcher is None
+    assert receipt.launchers == ()
     assert sorted(item.reason for item in receipt.skipped) == ["queued", "running"]
 
 
@@ -282,9 +282,9 @@ def test_a_killed_launcher_leaves_its_worker_running_in_its_slot(office):
     """The worker holds the slot's lock itself, so a new submission still waits for it."""
     first = office.submit(plan_runs(2))
     office.wait_for(RUNNING=1, QUEUED=1)
-    assert first.launcher is not None
-    first.launcher.kill()
-    first.launcher.wait()
+    (launcher,) = first.launchers
+    launcher.kill()
+    launcher.wait()
     office.wait_for(RUNNING=1, DEAD=1)
     second = office.submit(plan_runs(2))
     assert len(second.submitted) == 1

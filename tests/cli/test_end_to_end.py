@@ -44,10 +44,14 @@ def write_spec(shell: Shell, train: int) -> None:
 
 def test_a_submitted_spec_ends_in_an_energy(shell):
     write_spec(shell, 300)
-    done = shell.run("submit", "--follow", "h.toml")
+    done = shell.run("submit", "--follow", "--json", "h.toml")
     assert done.returncode == 0, done.stderr
+    (submitted,) = json.loads(done.stdout)["submitted"]
+    launcher = int(submitted["job_id"].removeprefix("local-"))
+    with pytest.raises(ProcessLookupError):  # nobody is at work any more on what was followed
+        os.kill(launcher, 0)
     (run,) = list_runs(shell.runs)
-    last = done.stdout.splitlines()[-1]
+    last = done.stderr.splitlines()[-1]
     assert last.split()[:3] == [run.path.name, "finished", "64/64"]
     again = shell.run("submit", "h.toml")
     assert "skipped: finished" in again.stdout

@@ -103,7 +103,8 @@ def _join(receipts: "Sequence[Receipt]") -> "Receipt":
 
     submitted = tuple(item for receipt in receipts for item in receipt.submitted)
     skipped = tuple(item for receipt in receipts for item in receipt.skipped)
-    return Receipt(submitted, skipped)
+    launchers = tuple(item for receipt in receipts for item in receipt.launchers)
+    return Receipt(submitted, skipped, launchers)
 
 
 def _look_after(receipt: "Receipt", wishes: Wishes) -> None:
@@ -237,6 +238,7 @@ def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:
         say(f"\ndetached; the runs go on: vmcjob status -w{where}")
         raise typer.Exit(INTERRUPTED) from None
     (say if as_json else put)(draw_status(ended))
+    receipt.wait()  # whoever comes next may move the runs away, or remove them
     if any(row.state != "FINISHED" for row in ended):
         raise typer.Exit(SOME_FAILED)
 

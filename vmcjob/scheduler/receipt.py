@@ -1,6 +1,7 @@
 """What a scheduler answers: which runs it took, which it left alone, what became of a cancel."""
 
 import subprocess
+from contextlib import suppress
 from dataclasses import dataclass
 
 from vmcjob.errors import RunDirError
@@ -36,7 +37,13 @@ class Receipt:
 
     submitted: tuple[Submitted, ...]
     skipped: tuple[Skipped, ...]
-    launcher: subprocess.Popen[bytes] | None = None  # detached: nobody needs to wait for it
+    launchers: tuple[subprocess.Popen[bytes], ...] = ()  # detached: nobody needs to wait for them
+
+    def wait(self, patience_s: float = 30.0) -> None:
+        """Let every launcher write its last word, which comes soon after its last worker's."""
+        for launcher in self.launchers:
+            with suppress(subprocess.TimeoutExpired):
+                launcher.wait(patience_s)
 
 
 @dataclass(frozen=True)

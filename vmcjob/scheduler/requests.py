@@ -102,7 +102,7 @@ def submit(
             launcher.kill()
             launcher.wait()
             raise
-    return Receipt(tuple(submitted), (*plan.skipped, *unusable), launcher)
+    return Receipt(tuple(submitted), (*plan.skipped, *unusable), (launcher,))
 
 
 def cancel(run: RunDir) -> Cancelled:
