@@ -10,8 +10,9 @@ import numpy as np
 from vmcjob.fwdlap.interpreter import open_jaxpr, variables
 
 # What is live between equations, before XLA fuses most of it away. On a CPU the budget keeps
-# the Jacobians of a chunk near the cores' caches; on an accelerator it only bounds memory.
-CACHE_BYTES = 6 << 20
+# the Jacobians of a chunk near the cores' caches, and is the larger the more weights every chunk
+# must read anew; on an accelerator it only bounds memory.
+CACHE_BYTES = 8 << 20
 DEVICE_BYTES = 4 << 30
 
 
@@ -37,12 +38,14 @@ def over_walkers(
 
 def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None = None) -> int:
     """How many walkers at a time fit the budget, at least one and at most all."""
-    n, peak = int(jnp.shape(walkers)[0]), max(peak_bytes(fun, walkers), 1)
-    if budget_bytes is None:
+    n, jaxpr = int(jnp.shape(walkers)[0]), _of_one(fun, walkers)
+    peak = max(_peak(jaxpr), 1)
+    if budget_bytes is None and jax.default_backend() == "cpu":
+        weights = sum(map(_bytes, jaxpr.constvars))
         # Two at least: XLA:CPU runs the loop over single walkers on one core.
-        budget_bytes = (
-            max(CACHE_BYTES, 2 * peak) if jax.default_backend() == "cpu" else DEVICE_BYTES
-        )
+        budget_bytes = max(CACHE_BYTES + weights, 2 * peak)
+    elif budget_bytes is None:
+        budget_bytes = DEVICE_BYTES
     fitting = min(n, max(1, budget_bytes // peak))
     # A rest would be compiled as a second program: best is a divisor, if need be a bit above.
     largest = max(size for size in range(1, n + 1) if n % size == 0 and 3 * size <= 4 * fitting)
@@ -51,8 +54,16 @@ def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None =
 
 def peak_bytes(fun: Callable[..., Any], walkers: Any) -> int:
     """The most bytes alive at once between the equations of `fun` for one of the walkers."""
+    return _peak(_of_one(fun, walkers))
+
+
+def _of_one(fun: Callable[..., Any], walkers: Any) -> Any:
+    """The jaxpr of `fun` of one of the walkers."""
     one = jax.ShapeDtypeStruct(jnp.shape(walkers)[1:], jnp.result_type(walkers))
-    jaxpr, _ = open_jaxpr(jax.make_jaxpr(fun)(one))
+    return open_jaxpr(jax.make_jaxpr(fun)(one))[0]
+
+
+def _peak(jaxpr: Any) -> int:
     # What no output needs, XLA drops: it has no last use.
     last = {atom: len(jaxpr.eqns) for atom in variables(jaxpr.outvars)}
     for i, eqn in reversed([*enumerate(jaxpr.eqns)]):
