@@ -15,6 +15,9 @@ Shape = tuple[int, ...]
 # Slot pairs that are still merged one by one; more of them, and one uniform block is cheaper.
 MAX_PAIRS = 8
 
+# Slots whose products are added up one by one.
+FEW_SLOTS = 6
+
 
 def compress(index: np.ndarray) -> np.ndarray:
     """The same table with every axis along which it is constant cut to length 1."""
@@ -261,7 +264,7 @@ def inner(left: Sequence[Block], right: Sequence[Block], shape: Shape) -> Any:
 
 def _inner(a: Block, b: Block, shape: Shape) -> Any:
     if compatible(a, b):
-        return embed(jnp.sum(a.data * b.data, axis=0), a.window, shape)
+        return embed(_sum_slots(a.data, b.data), a.window, shape)
     if not collide(a, b):
         return None
     if a.window != b.window:
@@ -277,6 +280,13 @@ def _inner(a: Block, b: Block, shape: Shape) -> Any:
     shared = np.intersect1d(directions_of([a]), directions_of([b]))
     u, v = uniform([a], shape, shared), uniform([b], shape, shared)
     return jnp.sum(u.data * v.data, axis=0)
+
+
+def _sum_slots(a: Any, b: Any) -> Any:
+    """The sum of a b over slots. Few are written out: XLA:CPU is slow at a sum within a sum."""
+    if len(a) > FEW_SLOTS:
+        return jnp.sum(a * b, axis=0)
+    return total(*[a[i] * b[i] for i in range(len(a))])
 
 
 def has_repeats(index: np.ndarray) -> bool:
