@@ -42,6 +42,26 @@ def test_chunks_follow_the_budget_and_give_the_same_energies(
     np.testing.assert_allclose(chunked, jax.vmap(kinetic)(r), rtol=1e-10)
 
 
+@pytest.mark.parametrize(("share", "n_loops"), [(1, 0), (3, 1), (10**6, 1)])
+def test_directions_are_sliced_where_one_walker_exceeds_the_budget(share: int, n_loops: int):
+    """Down to one direction at a time: the same numbers, in less memory."""
+    (r,) = walkers(1)
+
+    def whole(x: jax.Array) -> tuple[jax.Array, ...]:
+        return fwdlap.laplacian(log_psi)(x)
+
+    def sliced(x: jax.Array) -> tuple[jax.Array, ...]:
+        return fwdlap.laplacian(log_psi, peak // share)(x)
+
+    peak = fwdlap.peak_bytes(whole, r[None])
+    assert str(jax.make_jaxpr(sliced)(r)).count("= scan[") == n_loops
+    for ours, theirs in zip(jax.jit(sliced)(r), jax.jit(whole)(r), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10)
+    memory, before = (jax.jit(fun).lower(r).compile().memory_analysis() for fun in (sliced, whole))
+    if n_loops and memory and before:
+        assert memory.temp_size_in_bytes < before.temp_size_in_bytes
+
+
 def by_jvp_of_grad(r: jax.Array) -> jax.Array:
     """The loop over Hessian-vector products, whose accuracy is the mark to meet."""
     gradient = jax.grad(lambda x: log_psi(x.reshape(r.shape)))

@@ -8,6 +8,7 @@ import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 
+from vmcjob.fwdlap.chunks import DEVICE_BYTES, peak_of
 from vmcjob.fwdlap.generic import dense_jacobian, dense_laplacian, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, interpret, open_jaxpr
 from vmcjob.fwdlap.node import Block, Node, Value, is_inexact, make_node
@@ -163,12 +164,38 @@ def derivatives(fun: Callable[[jax.Array], Any]) -> Callable[[jax.Array], tuple[
     return push
 
 
-def laplacian(fun: Callable[[jax.Array], jax.Array]) -> Callable[[jax.Array], Jet]:
-    """Value, gradient and Laplacian of a scalar function of one array of any shape."""
+def laplacian(
+    fun: Callable[[jax.Array], jax.Array], budget_bytes: int | None = None
+) -> Callable[[jax.Array], Jet]:
+    """Laplacian and gradient of a scalar function of one array of any shape.
+
+    Where all directions at a time would take more than `budget_bytes` of intermediate arrays,
+    they are taken slice by slice; then nothing of a slice is sparse. The default is what one
+    walker may take of a device.
+    """
     push = derivatives(fun)
+    budget = DEVICE_BYTES if budget_bytes is None else max(budget_bytes, 1)
 
     def jet(x: jax.Array) -> Jet:
-        value, jacobian, second = push(x)
-        return Jet(value, jacobian.reshape(jnp.shape(x)), second)
+        x = jnp.asarray(x)
+        closed = jax.make_jaxpr(push)(x)
+        needed = -(-peak_of(open_jaxpr(closed)[0]) // budget)
+        if needed <= 1:
+            value, jacobian, second = jex.jaxpr_as_fun(closed)(x)
+        else:
+            value, jacobian, second = _by_slices(fun, x, min(needed, x.size))
+        return Jet(value, jacobian.reshape(x.shape), second)
 
     return jet
+
+
+def _by_slices(
+    fun: Callable[[jax.Array], jax.Array], x: jax.Array, needed: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Value, gradient and Laplacian from at least so many slices of the directions, all alike."""
+    n = next(n for n in range(needed, x.size + 1) if x.size % n == 0)
+    slices = jnp.eye(x.size, dtype=x.dtype).reshape(n, -1, *x.shape)
+    zero = zero_tangent_from_primal(x)
+    value, push = lap_partial(fun, (x,), (slices[0],), (zero,))
+    jacobian, second = jax.lax.map(lambda directions: push((directions,), (zero,)), slices)
+    return value, jacobian, jnp.sum(second, axis=0)

@@ -39,7 +39,7 @@ def over_walkers(
 def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None = None) -> int:
     """How many walkers at a time fit the budget, at least one and at most all."""
     n, jaxpr = int(jnp.shape(walkers)[0]), _of_one(fun, walkers)
-    peak = max(_peak(jaxpr), 1)
+    peak = max(peak_of(jaxpr), 1)
     if budget_bytes is None and jax.default_backend() == "cpu":
         weights = sum(map(_bytes, jaxpr.constvars))
         # Two at least: XLA:CPU runs the loop over single walkers on one core.
@@ -54,7 +54,7 @@ def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None =
 
 def peak_bytes(fun: Callable[..., Any], walkers: Any) -> int:
     """The most bytes alive at once between the equations of `fun` for one of the walkers."""
-    return _peak(_of_one(fun, walkers))
+    return peak_of(_of_one(fun, walkers))
 
 
 def _of_one(fun: Callable[..., Any], walkers: Any) -> Any:
@@ -63,7 +63,8 @@ def _of_one(fun: Callable[..., Any], walkers: Any) -> Any:
     return open_jaxpr(jax.make_jaxpr(fun)(one))[0]
 
 
-def _peak(jaxpr: Any) -> int:
+def peak_of(jaxpr: Any) -> int:
+    """The most bytes alive at once between equations."""
     # What no output needs, XLA drops: it has no last use.
     last = {atom: len(jaxpr.eqns) for atom in variables(jaxpr.outvars)}
     for i, eqn in reversed([*enumerate(jaxpr.eqns)]):
