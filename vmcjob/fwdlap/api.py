@@ -170,32 +170,54 @@ def laplacian(
     """Laplacian and gradient of a scalar function of one array of any shape.
 
     Where all directions at a time would take more than `budget_bytes` of intermediate arrays,
-    they are taken slice by slice; then nothing of a slice is sparse. The default is what one
-    walker may take of a device.
+    they are taken slice by slice, as many at a time as fit; nothing of a slice is sparse. The
+    default is what one walker may take of a device.
     """
     push = derivatives(fun)
-    budget = DEVICE_BYTES if budget_bytes is None else max(budget_bytes, 1)
+    budget = DEVICE_BYTES if budget_bytes is None else budget_bytes
 
     def jet(x: jax.Array) -> Jet:
         x = jnp.asarray(x)
         closed = jax.make_jaxpr(push)(x)
-        needed = -(-peak_of(open_jaxpr(closed)[0]) // budget)
-        if needed <= 1:
+        peak = peak_of(open_jaxpr(closed)[0])
+        length = x.size if peak <= budget else _slice_length(fun, x, budget, peak)
+        if length == x.size:
             value, jacobian, second = jex.jaxpr_as_fun(closed)(x)
         else:
-            value, jacobian, second = _by_slices(fun, x, min(needed, x.size))
+            value, jacobian, second = _by_slices(fun, x, length)
         return Jet(value, jacobian.reshape(x.shape), second)
 
     return jet
 
 
-def _by_slices(
-    fun: Callable[[jax.Array], jax.Array], x: jax.Array, needed: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Value, gradient and Laplacian from at least so many slices of the directions, all alike."""
-    n = next(n for n in range(needed, x.size + 1) if x.size % n == 0)
-    slices = jnp.eye(x.size, dtype=x.dtype).reshape(n, -1, *x.shape)
+def _slice_length(
+    fun: Callable[[jax.Array], jax.Array], x: jax.Array, budget: float, peak: int
+) -> int:
+    """How many directions at a time fit the budget; all, where one takes as much as they do."""
     zero = zero_tangent_from_primal(x)
-    value, push = lap_partial(fun, (x,), (slices[0],), (zero,))
-    jacobian, second = jax.lax.map(lambda directions: push((directions,), (zero,)), slices)
+    alone = jax.make_jaxpr(lambda d: lap(fun, (x,), (d,), (zero,)))(_directions(x, 0, 1))
+    each = peak_of(open_jaxpr(alone)[0])
+    if each >= peak:
+        return x.size
+    fitting = max(1, budget // max(each, 1))
+    return max(n for n in range(1, x.size + 1) if x.size % n == 0 and n <= fitting)
+
+
+def _by_slices(
+    fun: Callable[[jax.Array], jax.Array], x: jax.Array, length: int
+) -> tuple[jax.Array, jax.Array, jax.Array]:
+    """Value, gradient and Laplacian from slices of the directions, all of one length."""
+    zero = zero_tangent_from_primal(x)
+    value, push = lap_partial(fun, (x,), (_directions(x, 0, length),), (zero,))
+
+    def along(start: Any) -> tuple[Any, Any]:
+        return push((_directions(x, start, length),), (zero,))
+
+    jacobian, second = jax.lax.map(along, jnp.arange(0, x.size, length))
     return value, jacobian, jnp.sum(second, axis=0)
+
+
+def _directions(x: jax.Array, start: Any, length: int) -> jax.Array:
+    """Unit vectors of a stretch of the elements, (length, shape of x)."""
+    rows = start + jnp.arange(length)
+    return (rows[:, None] == jnp.arange(x.size)).astype(x.dtype).reshape(length, *x.shape)

@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from vmcjob.fwdlap.generic import by_jvp_of_jvp
-from vmcjob.fwdlap.interpreter import interpret, open_jaxpr, rule_for
+from vmcjob.fwdlap.interpreter import bind, interpret, open_jaxpr, rule_for
 from vmcjob.fwdlap.linalg import is_slogdet, slogdet
 from vmcjob.fwdlap.node import Value, is_inexact
 from vmcjob.fwdlap.pointwise import by_one_operand
@@ -80,32 +80,55 @@ ELEMENTWISE = frozenset(
 )  # fmt: skip
 
 
-def is_elementwise(eqn: Any) -> bool:
-    """Whether a call maps each element to one of its only output; operands may be scalars."""
+def is_elementwise(eqn: Any, within: tuple[str, ...] = ()) -> bool:
+    """Whether a call, and its tangent rule, map each element to one of its only output.
+
+    Operands may be scalars. `within` are the calls whose rules led here: a rule may call its own
+    function again.
+    """
     avals = [v.aval for v in (*eqn.invars, *eqn.outvars)]
     shape = avals[-1].shape
     if len(eqn.outvars) != 1 or any(aval.shape not in ((), shape) for aval in avals):
         return False
     if any(jnp.issubdtype(aval.dtype, jnp.complexfloating) for aval in avals):
         return False
-    return is_inexact(avals[-1]) and _is_elementwise_body(eqn.params["call_jaxpr"], shape)
+    text = str(eqn.params["call_jaxpr"])
+    if text in within:
+        return True
+    bodies = (eqn.params["call_jaxpr"], _tangent_rule(eqn))
+    return is_inexact(avals[-1]) and all(
+        _is_elementwise_body(body, shape, (*within, text)) for body in bodies
+    )
 
 
-def _is_elementwise_body(closed: Any, shape: tuple[int, ...]) -> bool:
+def _tangent_rule(eqn: Any) -> Any:
+    """The jaxpr of what the user's rule computes."""
+    avals = [v.aval for v in eqn.invars]
+    live = [i for i, aval in enumerate(avals) if is_inexact(aval)]
+
+    def tangent(arrays: list[Any], directions: list[Any]) -> Any:
+        def fun(*moved: Any) -> Any:
+            given = dict(zip(live, moved, strict=True))
+            return bind(eqn, [given.get(i, array) for i, array in enumerate(arrays)])[0]
+
+        return jax.jvp(fun, [arrays[i] for i in live], directions)[1]
+
+    return jax.make_jaxpr(tangent)(avals, [avals[i] for i in live])
+
+
+def _is_elementwise_body(closed: Any, shape: tuple[int, ...], within: tuple[str, ...]) -> bool:
     jaxpr, consts = open_jaxpr(closed)
     if any(getattr(const, "shape", ()) != () for const in consts):
         return False
-    for eqn in jaxpr.eqns:
-        atoms = [*eqn.invars, *eqn.outvars]
-        if any(not isinstance(v, jex.Literal) and v.aval.shape not in ((), shape) for v in atoms):
-            return False
-        name = eqn.primitive.name
-        if name in ("jit", "pjit"):
-            if not _is_elementwise_body(eqn.params["jaxpr"], shape):
-                return False
-        elif name == "broadcast_in_dim":
-            if eqn.invars[0].aval.shape not in ((), shape):
-                return False
-        elif name not in ELEMENTWISE:
-            return False
-    return True
+    return all(_acts_on_elements(eqn, shape, within) for eqn in jaxpr.eqns)
+
+
+def _acts_on_elements(eqn: Any, shape: tuple[int, ...], within: tuple[str, ...]) -> bool:
+    atoms, name = [*eqn.invars, *eqn.outvars], eqn.primitive.name
+    if any(not isinstance(v, jex.Literal) and v.aval.shape not in ((), shape) for v in atoms):
+        return False
+    if name in ("jit", "pjit"):
+        return _is_elementwise_body(eqn.params["jaxpr"], shape, within)
+    if name == "custom_jvp_call":
+        return is_elementwise(eqn, within)
+    return name == "broadcast_in_dim" or name in ELEMENTWISE

@@ -48,7 +48,8 @@ def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None =
         budget_bytes = DEVICE_BYTES
     fitting = min(n, max(1, budget_bytes // peak))
     # A rest would be compiled as a second program: best is a divisor, if need be a bit above.
-    largest = max(size for size in range(1, n + 1) if n % size == 0 and 3 * size <= 4 * fitting)
+    fair = [size for size in range(1, n + 1) if n % size == 0 and 3 * size <= 4 * fitting]
+    largest = max(fair, default=1)
     return largest if 2 * largest >= fitting else -(-n // -(-n // fitting))
 
 

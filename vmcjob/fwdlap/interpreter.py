@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from vmcjob.fwdlap.node import Block, Node, Value
+from vmcjob.fwdlap.node import Block, Node, Value, primal_of
 from vmcjob.fwdlap.sparsity import widen
 
 Rule = Callable[[Any, list[Value]], list[Value]]
@@ -92,6 +92,8 @@ def interpret(closed: Any, inputs: Sequence[Value]) -> list[Value]:
 
 def apply(eqn: Any, inputs: list[Value]) -> list[Value]:
     """One equation: plain evaluation where nothing is differentiated, else its rule."""
+    if all(_size(atom.aval) == 0 for atom in eqn.outvars):
+        return bind(eqn, [primal_of(value) for value in inputs])
     if any(isinstance(value, Node) for value in inputs):
         if eqn.primitive.name in BROADCASTING:
             inputs = [in_full(value, eqn.outvars[0].aval.shape) for value in inputs]

@@ -61,7 +61,8 @@ def is_inexact(array: Any) -> bool:
 
 def make_node(primal: Any, blocks: Any, laplacian: Any) -> Value:
     """A Node, or the bare primal where nothing can or does depend on the input."""
-    if not is_inexact(primal) or (not blocks and laplacian is None):
+    is_flat = not blocks and laplacian is None
+    if is_flat or not is_inexact(primal) or 0 in jnp.shape(primal):
         return primal
     return Node(primal, tuple(blocks), laplacian)
 

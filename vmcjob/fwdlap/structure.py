@@ -295,12 +295,13 @@ def rearrange(eqn: Any, inputs: list[Value]) -> list[Value]:
     node, *rest = inputs
     rest_is_plain = not any(isinstance(value, Node) for value in rest)
     # Where elements go, which must be known here, does not hang on what is padded with.
-    places = [np.zeros((), eqn.invars[0].aval.dtype)] if eqn.primitive.name == "pad" else rest
+    pads = eqn.primitive.name == "pad"
+    places = [] if pads else rest
     if not isinstance(node, Node) or not rest_is_plain or not all(map(is_known, places)):
         return differentiate_once(lambda *arrays: bind(eqn, arrays), inputs)
 
     def apply(array: Any) -> Any:
-        return bind(eqn, [array, *places])[0]
+        return bind(eqn, [array, *([np.zeros((), array.dtype)] if pads else places)])[0]
 
     def linear(tangent: Any) -> Any:
         return jax.jvp(apply, (node.primal,), (tangent,))[1]
@@ -314,9 +315,10 @@ def _rearranged(block: Block, like: Any, apply: Any, linear: Any) -> Block:
     data = jax.vmap(linear)(expand(block, like.shape))
     index = np.broadcast_to(widen(block, like.shape).table, (len(block.table), *like.shape))
     with jax.ensure_compile_time_eval():
-        # The tables ride as tangents, raised by one, so that whatever pads or fills reads zero.
-        zero = jnp.zeros(like.shape, like.dtype)
-        tables = [jnp.asarray(table + 1, like.dtype) for table in index]
+        # The tables ride as tangents, raised by one, so that whatever pads or fills reads zero;
+        # half precision would round them.
+        zero = jnp.zeros(like.shape, jnp.promote_types(like.dtype, jnp.float32))
+        tables = [jnp.asarray(table + 1, zero.dtype) for table in index]
         moved = [np.asarray(jax.jvp(apply, (zero,), (table,))[1]) for table in tables]
     return Block(data, compress(np.rint(np.real(np.stack(moved))).astype(np.int64) - 1))
 

@@ -1,0 +1,92 @@
+"""What stands at the edge of the rules: nothing at all, half precision, odd tangent rules."""
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.fwdlap.oracles import check
+from vmcjob import fwdlap
+
+EMPTIES: dict[str, Callable[[jax.Array], Any]] = {
+    "slice": lambda r: jnp.sum(r[4:]) + jnp.sum(r**3),
+    "broadcast": lambda r: jnp.sum(jnp.broadcast_to(jnp.sum(r**2), (0,))),
+    "concatenation": lambda r: jnp.sum(jnp.concatenate([r[:0], r]) ** 2),
+    "extremum": lambda r: jnp.sum(jnp.max(r[4:], axis=1)) + jnp.sum(r**3),
+    "product": lambda r: jnp.sum(jnp.tanh(jnp.tanh(r[4:]) @ jnp.ones((3, 5)))) + jnp.sum(r**3),
+    "contraction": lambda r: jnp.sum((r[:0].T @ r[:0]) * r[:3]) + jnp.sum(r**3),
+    "mean field": lambda r: jnp.sum(jnp.sum(jnp.tanh(r[4:]), axis=0) * r[0]) + jnp.sum(r**3),
+    "difference": lambda r: jnp.sum((r[0] - jnp.zeros((0, 3))) ** 2) + jnp.sum(r**3),
+    "scan": lambda r: lax.associative_scan(jnp.multiply, r.ravel())[-1],
+}
+
+
+@pytest.mark.parametrize("name", EMPTIES)
+def test_of_nothing_comes_no_derivative(name: str):
+    """No electrons of one spin, say."""
+    check(EMPTIES[name], 0.5 + jnp.arange(12.0).reshape(4, 3) / 7)
+
+
+def test_of_no_electrons_there_is_a_gradient_of_their_shape():
+    """As of any function of an empty array."""
+    jet = fwdlap.laplacian(lambda r: jnp.sum(r**2))(jnp.zeros((0, 3)))
+    assert jet.gradient.shape == (0, 3)
+    assert jet.laplacian == 0.0
+
+
+@pytest.mark.parametrize("kind", [jnp.bfloat16, jnp.float16])
+@pytest.mark.parametrize(
+    "move", [lambda x: x[::-1], lambda x: jnp.pad(x, (1, 0))[:-1], lambda x: x[jnp.arange(2600)]]
+)
+def test_half_precision_loses_digits_but_no_directions(
+    kind: Any, move: Callable[[jax.Array], jax.Array]
+):
+    """Behind a motion of elements, more directions than half precision can count."""
+
+    def fun(x: jax.Array) -> jax.Array:
+        return jnp.sum(move(x.astype(kind)).astype(x.dtype) * jnp.arange(x.size))
+
+    x = jnp.linspace(0.0, 1.0, 2600)
+    # Weights of up to 2600 are rounded to the 8 digits of bfloat16 on their way back.
+    np.testing.assert_allclose(fwdlap.laplacian(fun)(x).gradient, jax.grad(fun)(x), rtol=2**-8)
+
+
+@jax.custom_jvp
+def without_mean(x: jax.Array) -> jax.Array:
+    """Its value acts on each element, its declared derivative does not."""
+    return 1.0 * x
+
+
+without_mean.defjvp(lambda p, t: (without_mean(p[0]), t[0] - jnp.mean(t[0])))
+
+
+@jax.custom_jvp
+def softly(x: jax.Array) -> jax.Array:
+    """Its rule calls it again."""
+    return jnp.log(1.0 + jnp.exp(x))
+
+
+softly.defjvp(lambda p, t: (softly(p[0]), t[0] * (1.0 - jnp.exp(-softly(p[0])))))
+
+
+@pytest.mark.parametrize("fun", [without_mean, softly])
+def test_the_declared_tangent_rule_counts(fun: Callable[[jax.Array], jax.Array]):
+    """Also where the body alone would be element by element."""
+    check(lambda x: jnp.sum(fun(x) ** 2), jax.random.normal(jax.random.key(0), (7,)))
+
+
+@pytest.mark.parametrize("fun", [jax.nn.relu, softly])
+def test_a_tangent_rule_that_acts_on_elements_stays_sparse(fun: Callable[[jax.Array], jax.Array]):
+    """No Jacobian of all elements by all is ever made."""
+    jaxpr = jax.make_jaxpr(fwdlap.derivatives(lambda x: jnp.sum(fun(x) ** 2)))(jnp.ones(50))
+    assert "50,50" not in str(jaxpr)
+
+
+def test_no_walkers_have_no_energies():
+    """As `jax.vmap` has it."""
+    energies = fwdlap.over_walkers(lambda r: fwdlap.laplacian(jnp.sum)(r).laplacian)
+    assert energies(jnp.zeros((0, 2, 3))).shape == (0,)
