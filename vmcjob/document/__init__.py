@@ -1,6 +1,7 @@
 """TOML documents read into frozen dataclasses, with a compiler's manners about what is wrong."""
 
 from vmcjob.document.keys import (
+    Before,
     Clash,
     Key,
     Kind,
@@ -25,6 +26,7 @@ from vmcjob.document.writer import format_path, format_short, format_value, writ
 
 __all__ = [
     "FAILED",
+    "Before",
     "Clash",
     "Complaint",
     "Document",

@@ -61,12 +61,23 @@ def one_of(choices: Iterable[str], phrase: str) -> Rule:
 
 
 @dataclass(frozen=True)
+class Before:
+    """What a key's absence means in a document from before the key existed; TOML's own value.
+
+    Declared with the key, once and for ever: the identity of old documents hangs on it.
+    """
+
+    value: str | int | float | bool
+
+
+@dataclass(frozen=True)
 class Kind:
     """What an annotation says: the bare type, the rules on it and its meaning in words."""
 
     type: Hint
     rules: tuple[Rule, ...] = ()
     meaning: str = ""
+    before: Before | None = None
 
 
 def kind_of(hint: Hint) -> Kind:
@@ -86,7 +97,8 @@ def kind_of(hint: Hint) -> Kind:
     inner = kind_of(hint.__origin__)
     rules = tuple(extra for extra in hint.__metadata__ if isinstance(extra, Rule))
     words = " ".join(extra for extra in hint.__metadata__ if isinstance(extra, str))
-    return Kind(inner.type, inner.rules + rules, words or inner.meaning)
+    before = next((extra for extra in hint.__metadata__ if isinstance(extra, Before)), None)
+    return Kind(inner.type, inner.rules + rules, words or inner.meaning, before or inner.before)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from vmcjob.document import (
     format_value,
 )
 from vmcjob.spec.expression import Expression, ExpressionError, is_expression
+from vmcjob.spec.growth import with_keys_of_before
 from vmcjob.spec.model import COORDINATE, JobSpec
 from vmcjob.spec.sweep import Sweep, Swept, Variations
 
@@ -50,7 +51,7 @@ class PointReader(Reader):
         for axis in self.sweep.axes:
             if axis.target:
                 tables = _put(tables, axis.target, self.coordinates[axis.name])
-        return self.root(JobSpec, tables)
+        return self.root(JobSpec, with_keys_of_before(tables))
 
     def scalar(self, kind: Kind, value: Any, path: KeyPath) -> Any:
         """A scalar; where a coordinate is asked for, it may be computed."""

@@ -3,8 +3,9 @@
 import dataclasses
 import hashlib
 import json
+from typing import Any
 
-from vmcjob.document import KeyPath
+from vmcjob.document import Before, KeyPath, keys_of
 from vmcjob.spec.model import JobSpec
 
 _BESIDE_SCIENCE: frozenset[KeyPath] = frozenset(
@@ -29,18 +30,25 @@ def science(spec: JobSpec) -> str:
     """Canonical text of what decides the numbers; run ids are made of it, so it must not drift.
 
     JSON with sorted keys and Python's shortest exact floats: neither the order of fields here nor
-    the release of a TOML writer has a say.
+    the release of a TOML writer has a say, nor has a key that makes a run do what it did before
+    there was such a key (see `growth`).
     """
     kept = {
-        table: {
-            key: value
-            for key, value in dataclasses.asdict(getattr(spec, table)).items()
-            if is_science((table, key))
-        }
+        table: _decisive(table, getattr(spec, table))
         for table in (field.name for field in dataclasses.fields(spec))
         if is_science((table,))
     }
     return json.dumps(kept, sort_keys=True, separators=(",", ":"))
+
+
+def _decisive(table: str, values: Any) -> dict[str, Any]:
+    """What of a table decides numbers; `Any`: a dataclass of `JobSpec`, and plain values."""
+    before = {name: key.kind.before for name, key in keys_of(type(values)).items()}
+    return {
+        name: value
+        for name, value in dataclasses.asdict(values).items()
+        if is_science((table, name)) and before[name] != Before(value)
+    }
 
 
 def science_sha256(spec: JobSpec) -> str:

@@ -1,0 +1,26 @@
+"""Runs keep their names while the spec grows."""
+
+from pathlib import Path
+
+import pytest
+
+from vmcjob.plan import make_plan
+from vmcjob.spec import dump_spec, load_resolved, parse_spec, read_spec, science
+
+SPECS = Path(__file__).parents[1] / "golden" / "specs"
+"""Written in full by vmcjob of commit ddd29ed, and named after the ids that it gave them."""
+
+
+@pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
+def test_a_spec_written_in_full_of_before_keeps_its_run(path: Path) -> None:
+    """Its run is resumed, and its seeds are pooled: another id would make it a stranger."""
+    (task,) = make_plan(read_spec(path)).tasks
+    assert task.run_id == path.stem
+
+
+@pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
+def test_what_new_keys_meant_is_written_out_and_read_back(path: Path) -> None:
+    """A run directory made today of a spec of before has all keys, and still the same name."""
+    spec = load_resolved(path.read_text(), str(path))
+    again = load_resolved(dump_spec(spec), "again")
+    assert (again, science(again)) == (spec, science(spec))
