@@ -5,10 +5,11 @@ from pathlib import Path
 import pytest
 
 from vmcjob.plan import make_plan
-from vmcjob.spec import dump_spec, load_resolved, parse_spec, read_spec, science
+from vmcjob.spec import dump_spec, load_resolved, read_spec, science
 
 SPECS = Path(__file__).parents[1] / "golden" / "specs"
 """Written in full by vmcjob of commit ddd29ed, and named after the ids that it gave them."""
+FULL = sorted(SPECS.glob("*.toml"))
 
 
 @pytest.mark.parametrize("path", FULL, ids=lambda path: path.stem)
