@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
     from vmcjob.resources import Request
     from vmcjob.scheduler import Receipt
-    from vmcjob.scheduler.slurm import Array
+    from vmcjob.scheduler.arrays import Array
     from vmcjob.site import Site
 
 SOME_FAILED = IncompleteError.exit_code
@@ -193,7 +193,7 @@ def _describe_job(array: "Array") -> dict[str, Any]:  # a JSON document
 
 def _most_files(arrays: "Sequence[Array]") -> int:
     """Upper bound of the files that the runs will have when they are finished."""
-    from vmcjob.scheduler.slurm import MOST_FILES
+    from vmcjob.scheduler.arrays import MOST_FILES
 
     return MOST_FILES * sum(len(array.runs) for array in arrays)
 

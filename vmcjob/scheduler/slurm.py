@@ -1,25 +1,21 @@
 """Runs as SLURM jobs: one array for all runs that ask for the same, submitted through submitit."""
 
-import hashlib
-import json
 import os
-import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from vmcjob.container import Image, find_image, refuse_unbindable
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler import commands, queue
-from vmcjob.scheduler.jobfiles import adopt, find_script, job_folder
-from vmcjob.scheduler.local import python_command, queue_lock
+from vmcjob.scheduler.arrays import Array, form_arrays
+from vmcjob.scheduler.jobfiles import adopt, find_script
+from vmcjob.scheduler.local import queue_lock
 from vmcjob.scheduler.partitions import list_partitions, require_fit
 from vmcjob.scheduler.receipt import (
     UNUSABLE,
@@ -33,63 +29,8 @@ from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.scheduler.script import Options, load_submitit, render, requests
 from vmcjob.site import Site
 from vmcjob.status import Queue, Stage, State, examine
-from vmcjob.supervisor import Supervisor
 
-DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
-MOST_FILES = 300  # of one finished run
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
-_MAX_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Array:
-    """Runs that one sbatch submits: an array, or a plain job if there is only one."""
-
-    job_name: str
-    number: int
-    folder: Path
-    runs: tuple[RunDir, ...]
-    options: Options
-    max_parallel: int
-    image: Image | None
-
-    @property
-    def parameters(self) -> dict[str, Any]:  # submitit's words
-        return self.options.parameters(self.job_name, self.folder, self.max_parallel)
-
-    @property
-    def script(self) -> str:
-        """What sbatch will be given."""
-        return render(self.parameters, self.folder, [sys.executable], len(self.runs))
-
-    @property
-    def gpu_hours(self) -> float:
-        """The most that it can cost: every run taking its whole wall time, once."""
-        n_gpus = len(self.runs) * self.options.resources.nodes * self.options.gpus()
-        return n_gpus * self.options.wall_time_s / 3600
-
-    def supervisors(self) -> list[Supervisor]:
-        """What each task of the job does."""
-        image = self.image
-        return [
-            Supervisor(
-                str(run.path),
-                self.job_name,
-                self.command(run),
-                self.options.spare_s,
-                image=str(image.path) if image else None,
-                image_sha256=image.digest() if image else "",
-                has_gpus=self.options.gpus() > 0,
-                cache=str(image.cache) if image and image.cache else None,
-            )
-            for run in self.runs
-        ]
-
-    def command(self, run: RunDir) -> tuple[str, ...]:
-        """What starts the worker of a run on its compute host."""
-        if self.image is not None:
-            return self.image.command(run, self.options.gpus())
-        return (*python_command(), "run", str(run.path))
 
 
 @dataclass(frozen=True)
@@ -135,7 +76,7 @@ def draft(
         else:
             skipped.append(Skipped(run, run.path.name, reason))
     wanted = {item.run: (tasks[item.run][1], options[item.run]) for item in submitted}
-    arrays = tuple(_arrays(root, wanted, site, max_parallel))
+    arrays = tuple(form_arrays(root, wanted, site, max_parallel))
     return Draft(Receipt(tuple(submitted), tuple(skipped)), arrays)
 
 
@@ -213,34 +154,6 @@ def cancel(run: RunDir, seen: Queue) -> Cancelled:
     return Cancelled(found.run_id, True, f"job {found.job_id} is being cancelled")
 
 
-def _arrays(
-    root: Path,
-    wanted: Mapping[RunDir, tuple[Task, Options]],
-    site: Site,
-    max_parallel: int | None,
-) -> Iterator[Array]:
-    """Runs that ask for the same go together, as many as SLURM takes in one array."""
-    groups: dict[tuple[Options, Image | None], list[RunDir]] = {}
-    for run, (task, options) in wanted.items():
-        image = find_image(task.spec.container, site.container)
-        if image is not None:
-            refuse_unbindable(run.path)
-        groups.setdefault((options, image), []).append(run)
-    largest = _largest_array() if len(wanted) > 1 else 1
-    chunks = [
-        (options, image, chunk)
-        for (options, image), runs in groups.items()
-        for chunk in _chunks(runs, largest)
-    ]
-    # Arrays know nothing of each other, so they share out what may run at a time.
-    share = None if max_parallel is None else max(1, max_parallel // max(1, len(chunks)))
-    for options, image, runs in chunks:
-        number = 1 + max(_number(run) for run in runs)
-        name = _job_name(wanted[runs[0]][0].name, runs, number)
-        folder = job_folder(root, name)
-        yield Array(name, number, folder, runs, options, share or len(runs), image)
-
-
 def _options(task: Task, site: Site, flags: Request) -> Options:
     """What a task asks for; SchedulerError for what cannot be asked, whether submitted or not."""
     options = Options(task.spec.resources, flags, site.slurm)
@@ -274,32 +187,6 @@ def _adopt_jobs(runs: Sequence[RunDir]) -> None:
         ticket = seen.get(run.path)
         if ticket and ticket.job_id and ticket.stage is not Stage.ENDED:
             adopt(run, submission, ticket.job_id)
-
-
-def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]:
-    for start in range(0, len(runs), length):
-        yield tuple(runs[start : start + length])
-
-
-def _number(run: RunDir) -> int:
-    """How many times SLURM was given the run, as far as anybody knows."""
-    submissions = [known.read_submission() for known in (run, *run.earlier)]
-    return max((submission.number for submission in submissions if submission), default=0)
-
-
-def _job_name(name: str, runs: Sequence[RunDir], number: int) -> str:
-    """A name that no other submission has, and that a dry run foretells."""
-    identity = json.dumps([number, *(str(run.path) for run in runs)])
-    return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
-
-
-def _largest_array() -> int:
-    try:
-        text = commands.call("scontrol", "show", "config")
-    except SchedulerError:
-        text = ""
-    found = _MAX_ARRAY.search(text)
-    return max(1, int(found[1]) - 1 if found else DEFAULT_ARRAY_SIZE - 1)
 
 
 def _send(array: Array, now: float) -> dict[RunDir, str]:
