@@ -176,7 +176,7 @@ def test_a_dry_run_for_slurm_needs_no_slurm(shell):
         assert f"#SBATCH --{option}" in script
     assert "wckey" not in job["script"]
     assert len(job["run_ids"]) == 2
-    assert job["gpu_hours"] == 2.0
+    assert (job["gpu_hours"], job["cpu_hours"], job["node_hours"]) == (2.0, 8.0, 1.0)
     assert not shell.runs.exists()
 
 
@@ -191,7 +191,26 @@ def test_a_run_on_several_nodes_has_a_task_on_each_and_ends_as_one(shell):
     (job,) = json.loads(shell.run(*options).stdout)["jobs"]
     assert {"#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1"} <= set(job["script"].splitlines())
     assert " --kill-on-bad-exit=1 " in job["script"]
-    assert job["gpu_hours"] == 16.0
+    assert (job["gpu_hours"], job["cpu_hours"], job["node_hours"]) == (16.0, 4.0, 4.0)
+
+
+@pytest.mark.parametrize(
+    ("resources", "options", "words"),
+    [
+        ("", (), "at most 2 GPU-hours, 2 CPU-hours and 600 files"),
+        ("gpus = 0\ncpus = 64", (), "at most 0 GPU-hours, 128 CPU-hours and 600 files"),
+        ("gpus = 4", ("--extra", "cpus-per-gpu=8"), "at most 8 GPU-hours, 64 CPU-hours and"),
+        ("cpus = 2", ("--extra", "mincpus=16"), "at most 2 GPU-hours, 32 CPU-hours and"),
+        ("nodes = 3\ncpus = 2", ("--extra", "exclusive"), "at most 6 hours of whole nodes and"),
+    ],
+)
+def test_a_dry_run_says_what_it_can_cost(shell, resources, options, words):
+    """Many sites bill CPUs, and of a node that is shared with nobody all that it has."""
+    (shell.cwd / "site.toml").write_text('scheduler = "slurm"\n')
+    with (shell.cwd / "h.toml").open("a") as spec:
+        spec.write(f'[resources]\ntime = "01:00:00"\n{resources}\n')
+    done = shell.run("submit", "-n", "--site", "site.toml", *options, "h.toml")
+    assert words in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -175,8 +175,7 @@ def _show_preview(receipt: "Receipt", plans: "list[Plan]", arrays: "Sequence[Arr
         put(array.script)
         put(f"# and would start, for each run:\n{shlex.join(array.command(array.runs[0]))}")
     if arrays:
-        hours, files = sum(array.gpu_hours for array in arrays), _most_files(arrays)
-        say(f"at most {hours:.3g} GPU-hours and {files} files, each attempt counted once", "dim")
+        say(_describe_cost(arrays), "dim")
 
 
 def _describe_job(array: "Array") -> dict[str, Any]:  # a JSON document
@@ -186,16 +185,23 @@ def _describe_job(array: "Array") -> dict[str, Any]:  # a JSON document
         "script": array.script,
         "run_ids": [run.path.name for run in array.runs],
         "commands": [list(array.command(run)) for run in array.runs],
-        "gpu_hours": array.gpu_hours,
-        "files": _most_files([array]),
+        "gpu_hours": array.cost.gpu_hours,
+        "cpu_hours": array.cost.cpu_hours,
+        "node_hours": array.cost.node_hours,
+        "files": array.cost.files,
     }
 
 
-def _most_files(arrays: "Sequence[Array]") -> int:
-    """Upper bound of the files that the runs will have when they are finished."""
-    from vmcjob.scheduler.arrays import MOST_FILES
+def _describe_cost(arrays: "Sequence[Array]") -> str:
+    """The most that the jobs can cost, in one line."""
+    from vmcjob.scheduler.arrays import Cost
 
-    return MOST_FILES * sum(len(array.runs) for array in arrays)
+    cost = sum((array.cost for array in arrays), Cost())
+    hours = [(cost.gpu_hours, "GPU-hours"), (cost.cpu_hours, "CPU-hours")]
+    if cost.is_exclusive:
+        hours = [(cost.node_hours, "hours of whole nodes")]
+    parts = ", ".join(f"{amount:.3g} {unit}" for amount, unit in hours)
+    return f"at most {parts} and {count(cost.files, 'file')}, each attempt counted once"
 
 
 def _document(

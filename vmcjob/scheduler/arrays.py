@@ -26,6 +26,27 @@ _MAX_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
+class Cost:
+    """What is paid for; of nodes that are shared with nobody, all their GPUs and CPUs are."""
+
+    gpu_hours: float = 0.0
+    cpu_hours: float = 0.0
+    node_hours: float = 0.0
+    files: int = 0
+    is_exclusive: bool = False
+
+    def __add__(self, other: "Cost") -> "Cost":
+        """Of both."""
+        return Cost(
+            self.gpu_hours + other.gpu_hours,
+            self.cpu_hours + other.cpu_hours,
+            self.node_hours + other.node_hours,
+            self.files + other.files,
+            self.is_exclusive or other.is_exclusive,
+        )
+
+
+@dataclass(frozen=True)
 class Array:
     """Runs that one sbatch submits: an array, or a plain job if there is only one."""
 
@@ -47,10 +68,17 @@ class Array:
         return render(self.parameters, self.folder, [sys.executable], len(self.runs))
 
     @property
-    def gpu_hours(self) -> float:
+    def cost(self) -> "Cost":
         """The most that it can cost: every run taking its whole wall time, once."""
-        n_gpus = len(self.runs) * self.options.resources.nodes * self.options.gpus()
-        return n_gpus * self.options.wall_time_s / 3600
+        options = self.options
+        node_hours = len(self.runs) * options.resources.nodes * options.wall_time_s / 3600
+        return Cost(
+            gpu_hours=node_hours * options.gpus(),
+            cpu_hours=node_hours * options.cpus(),
+            node_hours=node_hours,
+            files=MOST_FILES * len(self.runs),
+            is_exclusive=options.is_exclusive,
+        )
 
     def supervisors(self) -> list[Supervisor]:
         """What each task of the job does."""

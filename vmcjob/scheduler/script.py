@@ -71,6 +71,17 @@ class Options:
         numbers = re.findall(r"gpu(?::[^:,]+)?(?::(\d+))?", gres)
         return sum(int(number or 1) for number in numbers)
 
+    def cpus(self) -> int:
+        """CPUs of a node; SLURM gives one to who asks for none."""
+        extra = self.extra()
+        per_gpu, least = (_number(extra.get(key)) for key in ("cpus-per-gpu", "mincpus"))
+        return max(self.resources.cpus or 1, per_gpu * self.gpus(), least)
+
+    @property
+    def is_exclusive(self) -> bool:
+        """Whether it gets whole nodes, with all that they have, and pays for that."""
+        return "exclusive" in self.extra()
+
     def parameters(self, job_name: str, folder: Path, max_parallel: int) -> dict[str, Any]:
         """The job in submitit's words."""
         resources, gres = self.resources, self.first("gres")
@@ -126,3 +137,9 @@ def requests(script: str) -> frozenset[str]:
     """What a script asks for on behalf of the user, wherever and beside whatever else it does."""
     lines = (line for line in script.splitlines() if line.startswith("#SBATCH "))
     return frozenset(line for line in lines if not _OURS.match(line))
+
+
+def _number(value: object) -> int:
+    """The number that an option of sbatch is; 0 for what is none."""
+    text = str(value)
+    return int(text) if text.isdecimal() else 0
