@@ -271,6 +271,18 @@ def test_a_cancelled_run_is_cancelled_with_and_without_slurms_memory(run, ticket
     assert state(run, ticket) is State.FINISHED
 
 
+def test_a_job_that_ended_without_a_word_has_not_come_to_what_was_before_it(run):
+    """Its setup failed, say: the old sentence would send the user after an old fault."""
+    end(run, Outcome.FAILED, "disk full")
+    run.append_attempt("lost", how="SIGKILL")
+    give_to_slurm(run, submitted_at=time.time() + 1)
+    row = examine(run, {run.path: FAILED})
+    assert (row.state, row.message) == (State.DEAD, WITHOUT_A_WORD)
+    assert state(run, None) is State.QUEUED
+    give_to_slurm(run, submitted_at=time.time() + 1, job_id=None)
+    assert state(run, FORGOTTEN) is State.FAILED  # there never was a job
+
+
 def test_a_submission_that_never_reached_slurm_is_new(run):
     give_to_slurm(run, job_id=None)
     assert state(run, FORGOTTEN) is State.NEW

@@ -11,9 +11,12 @@ from dataclasses import replace
 import pytest
 
 from tests.runs import Programs, make_run, wait_until
+from vmcjob import scheduler
+from vmcjob.container import digest as image_digest
 from vmcjob.errors import SchedulerError
 from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
+from vmcjob.status import State, examine
 from vmcjob.supervisor import Job, Supervisor
 
 JOB = Job("22_3", "25", 0)
@@ -176,6 +179,42 @@ os.kill(os.getpid(), 12)
     outcome = run.read_outcome()
     assert outcome is not None
     assert outcome.outcome == word
+
+
+@pytest.mark.parametrize("skew_s", [0.0, 3600.0])
+@pytest.mark.parametrize("what", ["no program", "no image", "another image", "an open cache"])
+def test_what_kept_a_worker_from_starting_is_told_and_not_waited_for(
+    run, slurm, tmp_path, what, skew_s
+):
+    """Nobody asks SLURM about a run that has failed; the compute host's clock may be behind."""
+    image, cache = tmp_path / "vmc.sif", tmp_path / "cache"
+    image.write_bytes(b"image")
+    digest = hashlib.sha256(b"image").hexdigest()
+    (cache / digest[:16]).mkdir(parents=True, mode=0o700)
+    contained = Supervisor(
+        str(run.path), "h2-abc", ("/absent",), 1.0, str(image), digest, cache=str(cache)
+    )
+    match what:
+        case "no image":
+            image.unlink()
+        case "another image":
+            contained = replace(contained, image_sha256="0" * 64)
+        case "an open cache":
+            (cache / digest[:16]).chmod(0o777)
+    submission = run.read_submission()
+    assert submission is not None
+    run.write_submission(replace(submission, submitted_at=time.time() + skew_s))
+    image_digest.cache_clear()
+    assert contained.supervise(JOB) == 6
+    words = {
+        "no program": "/absent: No such file or directory",
+        "no image": "vmc.sif: cannot be read",
+        "another image": "was asked for",
+        "an open cache": "others may write there",
+    }[what]
+    row = examine(run, scheduler.look([run]))
+    assert (row.state, words in row.message) == (State.FAILED, True)
+    assert words in b"".join(run.read_log()).decode()
 
 
 def test_a_job_whose_run_was_submitted_anew_or_cancelled_does_nothing(run, slurm):

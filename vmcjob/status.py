@@ -216,9 +216,12 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
         return _at_work(seen)
     if submission.cancelled_at is not None or (ticket is not None and ticket.is_cancelled):
         return State(outcome.outcome) if outcome and not _is_resumable(outcome) else State.CANCELLED
-    if ticket is None and not submission.started_at:
+    is_of_it = outcome is not None and submission.has_come_to(outcome)
+    if ticket is None and not submission.started_at and not is_of_it:
         return State.QUEUED
-    if outcome is not None:
+    # A job that ended before its supervisor could say a word has not come to what was before it.
+    was_refused = submission.job_id is None
+    if outcome is not None and (is_of_it or was_refused or _is_resumable(outcome)):
         return State(outcome.outcome)
     is_unknown = submission.job_id is None and not submission.started_at
     return State.NEW if is_unknown and seen.heartbeat is None else State.DEAD
@@ -280,16 +283,17 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     if state is State.QUEUED:
         return ticket.words if ticket else ""
     if state is State.DEAD:
-        return (ticket.words if ticket else "") or _explain_death(run, ticket)
+        return (ticket.words if ticket else "") or _explain_death(run, seen)
     if state is State.FINISHED and not run.has_results:
         return RESULTS_LOST
     return outcome.message if outcome and not state.is_active else ""
 
 
-def _explain_death(run: RunDir, ticket: Ticket | None) -> str:
+def _explain_death(run: RunDir, seen: Observation) -> str:
     """What the run's own history knows of the end of its last worker."""
-    last = (run.read_attempts() or [{}])[-1]
-    if last.get("event") == "lost":
+    last, ticket = (run.read_attempts() or [{}])[-1], seen.ticket
+    is_of_before = seen.submission is not None and seen.submission.started_at is None
+    if last.get("event") == "lost" and not (is_of_before and ticket):
         who = f"the worker of rank {last['rank']}" if "rank" in last else "the worker"
         how = str(last.get("how"))
         end = f"was killed by {how}" if how.startswith("SIG") else f"ended: {how}"

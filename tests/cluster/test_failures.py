@@ -159,6 +159,26 @@ def test_what_the_cluster_refuses_leaves_nothing_behind(room):
         assert not room.runs.exists()
 
 
+def test_a_job_whose_image_was_replaced_has_failed_and_says_so_everywhere(room):
+    """Its worker never starts, and nobody waits for it: the next submit takes the run up."""
+    image, site = room.cwd / "vmc.sif", room.cwd / "site.toml"
+    image.write_text("an image")
+    site.write_text(f'[container]\nimage = "{image}"\n')
+    place = replace(room, extra={"VMCJOB_SITE": str(site)})
+    place.run("submit", "--extra", "hold", place.spec(train=5, evaluate=40))
+    image.write_text("another one")
+    with place.begin("submit", "--follow", "h.toml") as following:
+        place.cluster.call("scontrol", "release", *place.cluster.job_ids(place.cwd))
+        assert "was asked for" in following.communicate(timeout=PATIENCE_S)[0]
+        assert following.returncode == 3
+    (row,) = place.status()
+    assert (row["state"], "was asked for" in row["message"]) == ("FAILED", True)
+    assert "the worker was not started: " in place.run("logs", "h")
+    site.write_text("")
+    place.run("submit", "h.toml")
+    place.wait_for(FINISHED=1)
+
+
 def test_a_path_with_spaces_and_shell_words_is_only_a_path(room):
     """Nothing of it is executed, on its way through sbatch, srun and submitit."""
     root = room.cwd / "a b;$(touch x) & ünï #c"

@@ -87,6 +87,13 @@ class Submission:
             return None
         return Process(self.host, self.worker_pid, self.worker_start)
 
+    def has_come_to(self, outcome: "OutcomeRecord") -> bool:
+        """Whether that is how it ended, and not one before: an attempt starts without an outcome.
+
+        Clocks of different hosts differ, so times decide only where no start was recorded.
+        """
+        return self.started_at is not None or outcome.time > self.submitted_at
+
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:

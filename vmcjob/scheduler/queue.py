@@ -121,7 +121,7 @@ def _open_submission(run: RunDir) -> Submission | None:
     outcome = run.read_outcome()
     if outcome is None or outcome.outcome is Outcome.PREEMPTED:
         return submission
-    return submission if outcome.time <= submission.submitted_at else None
+    return None if submission.has_come_to(outcome) else submission
 
 
 def _key(submission: Submission) -> Key:

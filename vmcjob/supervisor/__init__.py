@@ -1,0 +1,7 @@
+"""On the compute host: starts one run's worker, passes one signal on, ends it in time, requeues."""
+
+from vmcjob.supervisor.endings import note_end
+from vmcjob.supervisor.job import Job
+from vmcjob.supervisor.main import Supervisor
+
+__all__ = ["Job", "Supervisor", "note_end"]

@@ -1,0 +1,152 @@
+"""On the compute host: starts one run's worker, passes one signal on, ends it in time, requeues.
+
+The batch system starts a `Supervisor` in the Python that submitted it. The worker is another
+process, in this Python or in a container; it is spoken to by one signal and answers by its exit
+code, its outcome and its log. On several nodes there is a supervisor with a worker on each; the
+first one keeps the run's records and talks to the batch system.
+"""
+
+import os
+import subprocess
+import time
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+
+from vmcjob.container import Image, environment, make_cache
+from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
+from vmcjob.rank import ALONE, Rank
+from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.supervisor.endings import as_signal, conclude, how_it_ended, note_loss, progress
+from vmcjob.supervisor.job import Job, say
+from vmcjob.supervisor.watch import listen, watch
+
+
+@dataclass(frozen=True)
+class Supervisor:
+    """What is pickled for one run: plain strings and numbers, that any Python reads back."""
+
+    run_dir: str
+    job_name: str
+    command: tuple[str, ...]  # starts the worker
+    spare_s: float  # the worker is asked to stop this long before the end of the wall time
+    image: str | None = None  # what the command runs in
+    image_sha256: str = ""
+    has_gpus: bool = False
+    cache: str | None = None  # of programs compiled in images
+
+    def __call__(self) -> None:
+        """Take one attempt to its end; the process ends with the worker's exit code."""
+        job = Job.from_environment(os.environ)
+        try:
+            code = self.supervise(job, job.rank(os.environ))
+        except SchedulerError as error:
+            say(str(error))
+            code = error.exit_code
+        if code:
+            raise SystemExit(code)
+
+    def supervise(self, job: Job, rank: Rank = ALONE) -> int:
+        """One attempt of one rank; the exit code that the batch system shall see."""
+        run = RunDir(Path(self.run_dir))
+        submission = run.read_submission()
+        if submission is None or submission.job_name != self.job_name:
+            say("the run has been submitted anew since; nothing to do here")
+            return 0
+        if submission.cancelled_at is not None:
+            say("the run has been cancelled; nothing to do here")
+            return 0
+        if not rank.is_first:
+            return self._accompany(run, rank, job)
+        before = progress(run)
+        end = job.end_time()
+        with listen() as inbox:
+            try:
+                self._prepare(run, rank)
+                run.clear_outcome()
+                worker = self._start(run, rank)
+                _record_start(run, submission, job, worker)
+            except VmcJobError as error:
+                _note_failure(run, submission, job, error)
+                return error.exit_code
+            deadline = None if end is None else end - self.spare_s
+            watch(worker, inbox, deadline, partial(_note_stop, run, worker))
+        after = progress(run)
+        has_moved = after is not None and after != before
+        return conclude(run, worker, job, inbox.first, has_moved=has_moved)
+
+    def _accompany(self, run: RunDir, rank: Rank, job: Job) -> int:
+        """One attempt of a rank beside the first: its worker ends well whenever all end together.
+
+        Any other end takes the job down, for the others would wait for this rank.
+        """
+        with listen() as inbox:
+            try:
+                self._prepare(run, rank)
+                worker = self._start(run, rank)
+            except VmcJobError as error:
+                say(str(error))
+                note_loss(run, rank, job, str(error))
+                return error.exit_code
+            watch(worker, inbox, None, lambda reason: None)
+        code = as_signal(worker.returncode)
+        if code:
+            note_loss(run, rank, job, how_it_ended(code), worker.pid)
+        return abs(code)
+
+    def _prepare(self, run: RunDir, rank: Rank) -> None:
+        """See that the image is the one that was submitted, and say what is seen inside of it."""
+        if self.image is None:
+            return
+        Image(Path(self.image), self.image_sha256).digest()
+        cache = make_cache(Path(self.cache), self.image_sha256) if self.cache else None
+        text = environment(os.environ, self.image_sha256, has_gpus=self.has_gpus, cache=cache)
+        run.write_environment(text, rank.index)
+
+    def _start(self, run: RunDir, rank: Rank) -> subprocess.Popen[bytes]:
+        """Start the worker, its words going to the run's log."""
+        ours, first = str(run.environment_path_of(rank.index)), str(run.environment_path)
+        command = [ours if word == first else word for word in self.command]
+        try:
+            with open(run.log_path_of(rank.index), "ab") as log:
+                return subprocess.Popen(
+                    [*command, *rank.options()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                )
+        except OSError as error:
+            raise ContainerError(f"{command[0]}: {error.strerror}") from None
+
+
+def _note_failure(run: RunDir, submission: Submission, job: Job, error: VmcJobError) -> None:
+    """Say why there is no worker: to the run, to its log, and that its job did start."""
+    say(str(error))
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=str(error)))
+    with suppress(OSError, RunDirError), open(run.log_path, "a", encoding="utf-8") as log:
+        log.write(f"vmcjob: the worker was not started: {error}\n")
+    _record_start(run, submission, job, None)
+
+
+def _record_start(
+    run: RunDir, submission: Submission, job: Job, worker: subprocess.Popen[bytes] | None
+) -> None:
+    """Say that the job has started, and who works on the run."""
+    ours = Process.of_pid(os.getpid())
+    theirs = None if worker is None else Process.of_pid(worker.pid)
+    run.write_submission(
+        replace(
+            submission,
+            job_id=job.job_id,
+            host=ours.host,
+            pid=ours.pid,
+            process_start=ours.start,
+            worker_pid=theirs.pid if theirs else None,
+            worker_start=theirs.start if theirs else None,
+            started_at=time.time(),
+        )
+    )
+
+
+def _note_stop(run: RunDir, worker: subprocess.Popen[bytes], reason: str) -> None:
+    """Say that the worker is asked to stop; a full disk may forbid it."""
+    with suppress(RunDirError):
+        run.append_attempt("stop", worker_pid=worker.pid, how=reason)
