@@ -1,4 +1,4 @@
-"""One run's directory: the only place that knows the names of its files."""
+"""One run's directory: made whole, read with care, begun anew."""
 
 import json
 import os
@@ -23,6 +23,7 @@ from vmcjob.rundir.files import (
     write_whole,
 )
 from vmcjob.rundir.lock import lock
+from vmcjob.rundir.paths import RunPaths
 from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
     Cancellation,
@@ -43,83 +44,13 @@ _RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
 
 @dataclass(frozen=True)
-class RunDir:
+class RunDir(RunPaths):
     """The directory of one run. Making the value touches no disk.
 
     Every JSON file is replaced as a whole, so that a reader sees the old or the new one. What is
     advisory (heartbeat, submission, outcome) reads as None when it is missing or damaged; a run
     without a readable record is an error, for nothing else says what it is.
     """
-
-    path: Path
-
-    @property
-    def spec_path(self) -> Path:
-        """The resolved spec, all that the worker reads of the user's wishes."""
-        return self.path / "spec.toml"
-
-    @property
-    def record_path(self) -> Path:
-        """What the run is (`Record`)."""
-        return self.path / "run.json"
-
-    @property
-    def submission_path(self) -> Path:
-        """Who was asked to run it (`Submission`)."""
-        return self.path / "submission.json"
-
-    @property
-    def heartbeat_path(self) -> Path:
-        """Where the worker is (`Heartbeat`)."""
-        return self.path / "heartbeat.json"
-
-    @property
-    def outcome_path(self) -> Path:
-        """How the last attempt ended (`OutcomeRecord`)."""
-        return self.path / "outcome.json"
-
-    @property
-    def cancellation_path(self) -> Path:
-        """That it was cancelled (`Cancellation`)."""
-        return self.path / "cancel.json"
-
-    @property
-    def attempts_path(self) -> Path:
-        """One JSON line per start and end of an attempt."""
-        return self.path / "attempts.jsonl"
-
-    @property
-    def log_path(self) -> Path:
-        """Everything the workers said, all attempts one after the other."""
-        return self.log_path_of(0)
-
-    def log_path_of(self, rank: int) -> Path:
-        """What the workers of one rank said; two hosts must not append to the same file."""
-        return self.path / _with_rank("log.txt", rank)
-
-    @property
-    def environment_path(self) -> Path:
-        """What a worker in a container sees of the environment; written anew by every attempt."""
-        return self.environment_path_of(0)
-
-    def environment_path_of(self, rank: int) -> Path:
-        """The same for one rank: every host has GPUs of its own."""
-        return self.path / _with_rank("container.env", rank)
-
-    @property
-    def lock_path(self) -> Path:
-        """Held by the worker as long as it lives."""
-        return self.path / "lock"
-
-    @property
-    def store_path(self) -> Path:
-        """The results."""
-        return self.path / "run.zarr"
-
-    @property
-    def start_path(self) -> Path:
-        """What it begins with: a copy of the results of the run that it starts from."""
-        return self.path / "start.zarr"
 
     @classmethod
     def create(
@@ -374,12 +305,6 @@ class RunDir:
             os.rename(staging.path, self.path)
         finally:
             shutil.rmtree(staging.path, ignore_errors=True)
-
-
-def _with_rank(name: str, rank: int) -> str:
-    """The file of a rank; the first one's bears the plain name, as that of a run without others."""
-    stem, dot, ending = name.partition(".")
-    return f"{stem}-{rank}{dot}{ending}" if rank else name
 
 
 def _snapshots(folder: str, names: list[str]) -> list[str]:
