@@ -45,6 +45,7 @@ class Programs:
         path = self.folder / name
         path.write_text(
             f'#!/bin/sh\necho "$@" >> {self.folder}/{name}.calls\n'
+            f"/usr/bin/env > {self.folder}/{name}.env\n"
             f"/bin/cat {self.folder}/{name}.out\n/bin/cat {self.folder}/{name}.err >&2\n"
             f"exit {code}\n"
         )
@@ -53,6 +54,11 @@ class Programs:
     def calls(self, name: str) -> list[str]:
         path = self.folder / f"{name}.calls"
         return path.read_text().splitlines() if path.exists() else []
+
+    def variables(self, name: str) -> set[str]:
+        """What the program saw of the environment when it was called last."""
+        lines = (self.folder / f"{name}.env").read_text().splitlines()
+        return {line.partition("=")[0] for line in lines}
 
 
 @contextmanager

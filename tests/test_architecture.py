@@ -25,13 +25,15 @@ ROOMS: dict[str, set[str]] = {
         "spec",
         "supervisor",
         "container",
+        "slurm_environment",
         "store",  # a run that goes on from another's results is given a copy of them
     }
     | BASE,
+    "slurm_environment": set(),
     "image": {"container"} | BASE,
     "rank": BASE,
     "container": {"site", "spec", "rundir"} | BASE,
-    "supervisor": {"rundir", "container", "rank"} | BASE,
+    "supervisor": {"rundir", "container", "rank", "slurm_environment"} | BASE,
     "status": {"rundir"} | BASE,
     "store": BASE,
     "stats": set(),

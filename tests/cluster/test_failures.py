@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,31 @@ def test_a_job_whose_image_was_replaced_has_failed_and_says_so_everywhere(room):
     site.write_text("")
     place.run("submit", "h.toml")
     place.wait_for(FINISHED=1)
+
+
+def test_filters_and_banners_of_a_users_shell_hide_no_job(room):
+    """Nor do they move one: a run that looks dead would be submitted a second time."""
+    wrappers = room.cwd / "bin"
+    wrappers.mkdir()
+    for name in ("squeue", "scancel", "sbatch", "scontrol"):
+        program = shutil.which(name, path=room.environment["PATH"])
+        (wrappers / name).write_text(
+            f'#!/bin/sh\necho "Be | kind | to | the | queue"\n{program} "$@"\n'
+        )
+        (wrappers / name).chmod(0o755)
+    path = f"{wrappers}:{room.environment['PATH']}"
+    filters = ("SQUEUE_PARTITION", "SCANCEL_PARTITION", "SACCT_FEDERATION", "SBATCH_PARTITION")
+    noisy = replace(room, extra={"PATH": path} | dict.fromkeys(filters, "scavenge"))
+    spec = noisy.spec(train=5, evaluate=40)
+    noisy.run("submit", "--extra", "hold", spec)
+    assert noisy.states() == {"QUEUED": 1}
+    assert json.loads(noisy.run("submit", "--extra", "hold", "--json", spec))["submitted"] == []
+    (job_id,) = room.cluster.job_ids(room.cwd)
+    assert "Partition=gpu" in room.cluster.call("scontrol", "show", "job", job_id)
+    noisy.run("cancel", "h")
+    noisy.wait_for(CANCELLED=1)
+    noisy.run("submit", spec)
+    noisy.wait_for(FINISHED=1)
 
 
 def test_a_path_with_spaces_and_shell_words_is_only_a_path(room):

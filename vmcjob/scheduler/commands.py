@@ -3,13 +3,13 @@
 import os
 import re
 import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from vmcjob.errors import SchedulerError
+from vmcjob.slurm_environment import plain
 
 TIMEOUT_S = 15.0  # SLURM takes ten to say that nobody listens, and retries the rest for a minute
-PLAIN: Mapping[str, str] = {"LC_ALL": "C", "SLURM_TIME_FORMAT": "%s"}
-"""Words in English and times in seconds since the epoch."""
+_JOB_ID = re.compile(r"\d+(\+\d+)?(_(\d+|\[[^]|]*\]))?")  # 22, 22+1, 22_3, 22_[4-6,9%2]
 _RETRY = re.compile(r", attempt number -?\d+$")
 
 
@@ -30,7 +30,7 @@ def start(command: Sequence[str], text: str | None = None) -> subprocess.Complet
             capture_output=True,
             encoding="utf-8",
             errors="replace",
-            env=os.environ | PLAIN,
+            env=plain(os.environ),
             timeout=TIMEOUT_S,
             check=False,
         )
@@ -40,6 +40,14 @@ def start(command: Sequence[str], text: str | None = None) -> subprocess.Complet
         said = words((error.stderr or b"").decode("utf-8", "replace"))
         reason = f"no answer within {TIMEOUT_S:g} s" + (f": {said}" if said else "")
         raise SchedulerError(f"{command[0]}: {reason}") from None
+
+
+def fields(text: str, count: int) -> Iterator[list[str]]:
+    """The columns of every line that is about a job; what a site's wrappers say beside is not."""
+    for line in text.splitlines():
+        columns = line.split("|", count - 1)
+        if len(columns) == count and _JOB_ID.fullmatch(columns[0]):
+            yield columns
 
 
 def words(stderr: str) -> str:

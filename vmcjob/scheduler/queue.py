@@ -135,8 +135,7 @@ def _squeue(names: Sequence[str]) -> Iterator[tuple[Key, _Line]]:
     text = commands.call(
         "squeue", "--noheader", "--array", "--states=all", which, "--format=%i|%j|%T|%S|%r"
     )
-    for line in text.splitlines():
-        job_id, name, state, start, reason = line.split("|", 4)
+    for job_id, name, state, start, reason in commands.fields(text, 5):
         yield (name, _index(job_id)), _Line(job_id, state, start, reason)
 
 
@@ -154,8 +153,7 @@ def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
         return
     if done.returncode != 0:
         return
-    for line in done.stdout.splitlines():
-        job_ids, name, state, started = line.split("|", 3)
+    for job_ids, name, state, started in commands.fields(done.stdout, 4):
         for job_id in _elements(job_ids):
             yield (name, _index(job_id)), _ticket(_Line(job_id, state, started))
 

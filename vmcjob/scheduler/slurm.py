@@ -28,6 +28,7 @@ from vmcjob.scheduler.receipt import (
 from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.scheduler.script import Options, load_submitit, render, requests
 from vmcjob.site import Site
+from vmcjob.slurm_environment import clean
 from vmcjob.status import Queue, Stage, State, examine
 
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
@@ -233,7 +234,7 @@ def _run_sbatch(array: Array) -> list[str]:
     slurm = load_submitit()
     try:
         array.folder.mkdir(parents=True, exist_ok=True)
-        with _outside_of_jobs():
+        with _clean_environment():
             executor = slurm.SlurmExecutor(array.folder)
             executor.update_parameters(**array.parameters)
             with executor.batch():
@@ -248,17 +249,10 @@ def _run_sbatch(array: Array) -> list[str]:
 
 
 @contextmanager
-def _outside_of_jobs() -> Iterator[None]:
-    """Hide from sbatch what would silently replace the script's options.
-
-    That are SBATCH_… variables, and inside of a job all that describes this job.
-    """
-    inside = ("SLURM_", "SLURMD_", "SRUN_") if "SLURM_JOB_ID" in os.environ else ()
-    hidden = {
-        name: value
-        for name, value in os.environ.items()
-        if name.startswith(("SBATCH_", *inside)) and name != "SLURM_CONF"
-    }
+def _clean_environment() -> Iterator[None]:
+    """Hide from sbatch, which submitit starts, what would silently replace the script's options."""
+    kept = clean(os.environ)
+    hidden = {name: value for name, value in os.environ.items() if name not in kept}
     for name in hidden:
         del os.environ[name]
     try:

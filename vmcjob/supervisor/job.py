@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from vmcjob.errors import SchedulerError
 from vmcjob.rank import ALONE, Rank, port_of
+from vmcjob.slurm_environment import plain
 
 QUERY_TIMEOUT_S = 60.0
 
@@ -40,7 +41,8 @@ class Job:
         if count == 1:
             return ALONE
         nodes = environ["SLURM_STEP_NODELIST"]
-        hosts = _ask("scontrol", "show", "hostnames", nodes).splitlines()
+        # The last lines: what a site's wrapper has to say comes first.
+        hosts = _ask("scontrol", "show", "hostnames", nodes).splitlines()[-count:]
         if not hosts:
             raise SchedulerError(
                 f"scontrol show hostnames {nodes}: no answer; submit the run again"
@@ -50,9 +52,8 @@ class Job:
 
     def end_time(self) -> float | None:
         """When the wall time ends, in seconds since the epoch; None if it never does."""
-        with suppress(ValueError):
-            return float(_ask("squeue", "--noheader", f"--jobs={self.raw_id}", "--format=%e"))
-        return None
+        said = _ask("squeue", "--noheader", f"--jobs={self.raw_id}", "--format=%e")
+        return next((float(word) for word in said.splitlines() if word.isdigit()), None)
 
     def is_cancelled(self) -> bool:
         """Whether we are being ended for good: not to be preempted, not to be requeued."""
@@ -64,7 +65,8 @@ class Job:
     def requeue(self) -> bool:
         """Ask for another attempt of this job alone; of an array, no other element."""
         command = ["scontrol", "requeue", self.job_id]
-        return subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 0
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, env=plain(os.environ), check=False)
+        return done.returncode == 0
 
 
 def say(text: str) -> None:
@@ -75,7 +77,6 @@ def say(text: str) -> None:
 
 def _ask(*command: str) -> str:
     """What a command of the batch system says; nothing if it fails."""
-    environ = os.environ | {"SLURM_TIME_FORMAT": "%s", "LC_ALL": "C"}
     with suppress(OSError, subprocess.TimeoutExpired):
         done = subprocess.run(
             command,
@@ -83,7 +84,7 @@ def _ask(*command: str) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            env=environ,
+            env=plain(os.environ),
             timeout=QUERY_TIMEOUT_S,
             check=False,
         )
