@@ -101,6 +101,26 @@ def test_of_jobs_on_a_lost_node_one_comes_back_and_one_that_must_not_is_dead(roo
     room.wait_for(FINISHED=2)
 
 
+def test_of_more_jobs_than_an_account_may_submit_as_many_go_in_as_there_is_room_for(room):
+    """Its own words about its own limits, on which the fast tests of this rely."""
+    root = ("where", "user=root", "account=root")
+    limit = ("sacctmgr", "-i", "modify", *("user", "set"))
+    room.cluster.call(*limit, "MaxSubmitJobs=2", *root)
+    try:
+        spec = room.spec(seeds=3, evaluate=100_000)
+        done = room.start("submit", "-n", "--check", spec)
+        assert done.returncode == 5
+        assert "SLURM would take 2 jobs in partition gpu; the first could start at 20" in done.stderr
+        done = room.start("submit", "--json", "--extra", "hold", spec)
+        assert done.returncode == 5
+        assert "SLURM takes 2 of 3 jobs now (AssocMaxSubmitJobLimit)" in done.stderr
+        assert room.states() == {"QUEUED": 2, "NEW": 1}
+        done = room.start("submit", spec)
+        assert "SLURM takes no more jobs now (AssocMaxSubmitJobLimit)" in done.stderr
+    finally:
+        room.cluster.call(*limit, "MaxSubmitJobs=-1", *root)
+
+
 def lose_node(cluster: Cluster, node: str) -> None:
     """As a power cut: its daemon and all that belongs to its jobs end at once."""
     text = cluster.call("squeue", "--noheader", f"--nodelist={node}", "--format=%A")

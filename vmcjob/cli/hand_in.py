@@ -1,6 +1,5 @@
 """Plans handed in to a scheduler, or shown: what submit and resume have in common."""
 
-import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,15 +8,15 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from vmcjob.cli.app import INTERRUPTED
+from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put, put_json, put_table, say
-from vmcjob.cli.text import Cell, Column, count, format_point
+from vmcjob.cli.text import Cell, Column, count, format_point, relative
 from vmcjob.errors import IncompleteError, UsageError, combine
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
     from vmcjob.resources import Request
     from vmcjob.scheduler import Receipt
-    from vmcjob.scheduler.arrays import Array
     from vmcjob.site import Site
 
 SOME_FAILED = IncompleteError.exit_code
@@ -34,6 +33,7 @@ class Wishes:
     is_local: bool = False
     is_followed: bool = False
     is_dry: bool = False
+    is_checked: bool = False  # a dry run that asks the cluster
     is_anew: bool = False  # from their first step, whatever they have
     as_json: bool = False
 
@@ -45,30 +45,35 @@ def hand_in(folders: "Mapping[Path, list[Plan]]", wishes: Wishes) -> None:
     for root, plans in folders.items():
         scheduler.require_starts(root, plans)
     receipts: list[Receipt] = []
-    arrays: list[Array] = []
+    previews: list[Preview] = []
     try:
         for root, plans in folders.items():
             here = replace(wishes, place=replace(wishes.place, runs=root))
-            receipt, drawn = _start(plans, here)
+            receipt, jobs = _start(plans, here)
             receipts.append(receipt)
-            arrays += drawn
+            previews.append(jobs)
             if not wishes.as_json:
-                _show_preview(receipt, plans, drawn) if here.is_dry else _show(receipt, plans)
+                show_preview(receipt, _tasks(plans), jobs) if here.is_dry else _show(receipt, plans)
     finally:  # what has been submitted is told, whatever stands in the way of the rest
         if wishes.as_json and receipts:
-            put_json(_document(_join(receipts), arrays, is_dry=wishes.is_dry))
+            put_json(_document(_join(receipts), previews, is_dry=wishes.is_dry))
     _look_after(_join(receipts), wishes)
+    if refusals := [refusal for jobs in previews for refusal in jobs.refusals()]:
+        raise combine(refusals)
 
 
-def _start(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Sequence[Array]]":
+def _start(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":
     """What became of the runs of one root, or would; in a dry run for SLURM, its jobs."""
     from vmcjob import scheduler
 
     is_slurm = scheduler.choose(wishes.place.scheduler, wishes.is_local) == "slurm"
+    if wishes.is_checked and not (is_slurm and wishes.is_dry):
+        why = "goes with -n, which writes nothing" if is_slurm else "the runs stay on this machine"
+        raise UsageError(f"--check asks a cluster what it would do: {why}")
     return (_submit_to_slurm if is_slurm else _submit_here)(plans, wishes)
 
 
-def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Sequence[Array]]":
+def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":
     """Run on this machine."""
     from vmcjob import scheduler
     from vmcjob.resources import Request
@@ -80,11 +85,11 @@ def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Sequenc
     say(f"local scheduler: on this machine, {count(n_slots, 'run')} at a time")
     _say_what_only_a_cluster_heeds(plans)
     if wishes.is_dry:
-        return scheduler.preview(root, plans, is_anew=anew), ()
-    return scheduler.submit(root, plans, max_parallel=n_slots, is_anew=anew), ()
+        return scheduler.preview(root, plans, is_anew=anew), NOTHING
+    return scheduler.submit(root, plans, max_parallel=n_slots, is_anew=anew), NOTHING
 
 
-def _submit_to_slurm(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Sequence[Array]]":
+def _submit_to_slurm(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":
     """Give the runs to SLURM."""
     from vmcjob.scheduler import slurm
 
@@ -93,8 +98,8 @@ def _submit_to_slurm(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Seq
     request = place.runs, plans, place, wishes.flags, wishes.max_parallel
     if wishes.is_dry:
         draft = slurm.draft(*request, is_anew=anew)
-        return draft.receipt, draft.arrays
-    return slurm.submit(*request, is_anew=anew), ()
+        return draft.receipt, preview(draft.arrays, is_checked=wishes.is_checked)
+    return slurm.submit(*request, is_anew=anew), NOTHING
 
 
 def _join(receipts: "Sequence[Receipt]") -> "Receipt":
@@ -110,8 +115,8 @@ def _join(receipts: "Sequence[Receipt]") -> "Receipt":
 def _look_after(receipt: "Receipt", wishes: Wishes) -> None:
     """Name what went wrong; follow the runs, or say how."""
     errors = [item.error for item in receipt.skipped if item.error]
-    for error in errors:
-        say(str(error))
+    for words in dict.fromkeys(map(str, errors)):
+        say(words)
     if wishes.is_followed and not wishes.is_dry:
         _follow(receipt, wishes.where, wishes.as_json)
     elif not (wishes.as_json or wishes.is_dry):
@@ -150,62 +155,18 @@ def _show(receipt: "Receipt", plans: "list[Plan]") -> None:
             Cell("submitted", "green")
             if run_id in submitted
             else Cell(f"skipped: {skipped[run_id].reason}", "dim"),
-            Cell(_relative((submitted.get(run_id) or skipped[run_id].run).path)),
+            Cell(relative((submitted.get(run_id) or skipped[run_id].run).path)),
         ]
         for run_id, task in tasks.items()
     ]
     put_table(columns, rows)
     for item in receipt.submitted:
         if item.aside is not None:
-            say(f"put aside: {_relative(item.aside.path)}", "dim")
-
-
-def _show_preview(receipt: "Receipt", plans: "list[Plan]", arrays: "Sequence[Array]") -> None:
-    """What would be submitted, as the worker and SLURM would read it."""
-    from vmcjob.spec import dump_spec
-
-    tasks = _tasks(plans)
-    for item in receipt.submitted:
-        put(f"# would be submitted: {_relative(item.run.path)}")
-        put(dump_spec(tasks[item.run_id].spec))
-    for item in receipt.skipped:
-        put(f"# would be skipped: {_relative(item.run.path)}, {item.reason}")
-    for array in arrays:
-        put(f"# would be given to sbatch, for {count(len(array.runs), 'run')}:")
-        put(array.script)
-        put(f"# and would start, for each run:\n{shlex.join(array.command(array.runs[0]))}")
-    if arrays:
-        say(_describe_cost(arrays), "dim")
-
-
-def _describe_job(array: "Array") -> dict[str, Any]:  # a JSON document
-    """One sbatch of a dry run."""
-    return {
-        "job_name": array.job_name,
-        "script": array.script,
-        "run_ids": [run.path.name for run in array.runs],
-        "commands": [list(array.command(run)) for run in array.runs],
-        "gpu_hours": array.cost.gpu_hours,
-        "cpu_hours": array.cost.cpu_hours,
-        "node_hours": array.cost.node_hours,
-        "files": array.cost.files,
-    }
-
-
-def _describe_cost(arrays: "Sequence[Array]") -> str:
-    """The most that the jobs can cost, in one line."""
-    from vmcjob.scheduler.arrays import Cost
-
-    cost = sum((array.cost for array in arrays), Cost())
-    hours = [(cost.gpu_hours, "GPU-hours"), (cost.cpu_hours, "CPU-hours")]
-    if cost.is_exclusive:
-        hours = [(cost.node_hours, "hours of whole nodes")]
-    parts = ", ".join(f"{amount:.3g} {unit}" for amount, unit in hours)
-    return f"at most {parts} and {count(cost.files, 'file')}, each attempt counted once"
+            say(f"put aside: {relative(item.aside.path)}", "dim")
 
 
 def _document(
-    receipt: "Receipt", arrays: "Sequence[Array]", *, is_dry: bool
+    receipt: "Receipt", previews: "Sequence[Preview]", *, is_dry: bool
 ) -> dict[str, Any]:  # a JSON document
     """What `submit --json` prints."""
     submitted = [
@@ -218,8 +179,9 @@ def _document(
         for item in receipt.skipped
     ]
     dry = {"dry_run": True} if is_dry else {}
-    jobs = {"jobs": [_describe_job(array) for array in arrays]} if arrays else {}
-    return {"schema_version": 1, "submitted": submitted, "skipped": skipped} | dry | jobs
+    jobs = [job for jobs in previews for job in jobs.document()]
+    runs = {"schema_version": 1, "submitted": submitted, "skipped": skipped}
+    return runs | dry | ({"jobs": jobs} if jobs else {})
 
 
 def _hint(receipt: "Receipt", where: str) -> None:
@@ -252,9 +214,3 @@ def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:
 def _tasks(plans: "list[Plan]") -> "Mapping[str, Task]":
     """The planned tasks by run id, each once."""
     return {task.run_id: task for plan in plans for task in plan.tasks}
-
-
-def _relative(path: Path) -> str:
-    """A path as short as it can be typed here."""
-    here = Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)

@@ -58,6 +58,11 @@ IsDry = Annotated[
     bool, typer.Option("--dry-run", "-n", help="Print what would be submitted, and stop.")
 ]
 
+IsChecked = Annotated[
+    bool,
+    typer.Option("--check", help="With -n: also ask the cluster what it would take, and when."),
+]
+
 
 @app.command(cls=Command)
 def submit(  # noqa: PLR0913 -- a command has as many parameters as options
@@ -69,6 +74,7 @@ def submit(  # noqa: PLR0913 -- a command has as many parameters as options
     is_followed: IsFollowed = False,
     as_json: AsJson = False,
     is_dry: IsDry = False,
+    is_checked: IsChecked = False,
     partition: Partition = None,
     account: Account = None,
     qos: Qos = None,
@@ -91,6 +97,7 @@ def submit(  # noqa: PLR0913 -- a command has as many parameters as options
         is_local=is_local,
         is_followed=is_followed,
         is_dry=is_dry,
+        is_checked=is_checked,
         as_json=as_json,
     )
     hand_in({wishes.place.runs: read_plans(specs)}, wishes)
@@ -106,6 +113,7 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     is_followed: IsFollowed = False,
     as_json: AsJson = False,
     is_dry: IsDry = False,
+    is_checked: IsChecked = False,
     partition: Partition = None,
     account: Account = None,
     qos: Qos = None,
@@ -130,6 +138,7 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
         is_local=is_local,
         is_followed=is_followed,
         is_dry=is_dry,
+        is_checked=is_checked,
         as_json=as_json,
     )
     chosen = select_runs(selectors, site, runs)
@@ -149,6 +158,7 @@ def rerun(  # noqa: PLR0913 -- a command has as many parameters as options
     is_followed: IsFollowed = False,
     as_json: AsJson = False,
     is_dry: IsDry = False,
+    is_checked: IsChecked = False,
     partition: Partition = None,
     account: Account = None,
     qos: Qos = None,
@@ -171,6 +181,7 @@ def rerun(  # noqa: PLR0913 -- a command has as many parameters as options
         is_local=is_local,
         is_followed=is_followed,
         is_dry=is_dry,
+        is_checked=is_checked,
         is_anew=True,
         as_json=as_json,
     )

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 MAX_DECIMALS = 12
@@ -78,6 +79,12 @@ def align_facts(facts: Mapping[str, str]) -> str:
 def count(number: int, noun: str) -> str:
     """A number with its noun: 1 run, 3 runs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def relative(path: Path) -> str:
+    """A path as short as it can be typed here."""
+    here = Path.cwd()
+    return str(path.relative_to(here)) if path.is_relative_to(here) else str(path)
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +57,16 @@ class Array:
     options: Options
     max_parallel: int
     image: Image | None
+
+    @property
+    def n_jobs(self) -> int:
+        """How many jobs it is to SLURM, which counts every element of an array."""
+        return len(self.runs)
+
+    def first(self, n_jobs: int) -> "Array":
+        """So many of its jobs."""
+        runs = self.runs[:n_jobs]
+        return replace(self, runs=runs, max_parallel=min(self.max_parallel, len(runs)))
 
     @property
     def parameters(self) -> dict[str, Any]:  # submitit's words

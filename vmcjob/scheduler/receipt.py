@@ -4,11 +4,12 @@ import subprocess
 from contextlib import suppress
 from dataclasses import dataclass
 
-from vmcjob.errors import RunDirError
+from vmcjob.errors import VmcJobError
 from vmcjob.rundir import RunDir
 from vmcjob.status import Row, State
 
 UNUSABLE = "its directory cannot be used"
+LATER = "left for later: SLURM takes no more jobs now"
 
 
 @dataclass(frozen=True)
@@ -28,7 +29,7 @@ class Skipped:
     run: RunDir
     run_id: str
     reason: str
-    error: RunDirError | None = None  # where its directory is of no use
+    error: VmcJobError | None = None  # where it ought to have been submitted
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,8 +16,9 @@ from vmcjob.scheduler import commands, queue
 from vmcjob.scheduler.arrays import Array, form_arrays
 from vmcjob.scheduler.jobfiles import adopt, find_script
 from vmcjob.scheduler.local import queue_lock
-from vmcjob.scheduler.partitions import list_partitions, require_fit
+from vmcjob.scheduler.preflight import ask, preflight
 from vmcjob.scheduler.receipt import (
+    LATER,
     UNUSABLE,
     Cancelled,
     Receipt,
@@ -104,39 +105,56 @@ def submit(
     with queue_lock(root):
         _adopt_jobs([RunDir(root / run_id) for run_id in tasks])
         planned = draft(root, plans, site, flags, max_parallel, is_anew=is_anew)
-        job_ids: dict[RunDir, str] = {}
-        aside: dict[RunDir, RunDir | None] = {}
-        unusable: list[Skipped] = []
-        now = time.time()
+        done = _Progress(tasks, is_anew)
         for array in planned.arrays:
-            for run in array.runs:
-                try:
-                    aside[run] = prepare(run, *tasks[run.path.name], is_anew)
-                except RunDirError as error:  # it alone stays behind, as it was
-                    unusable.append(Skipped(run, run.path.name, UNUSABLE, error))
-            if ready := tuple(run for run in array.runs if run in aside):
-                job_ids |= _send(replace(array, runs=ready), now)
+            try:
+                done.send(array)
+            except SchedulerError as error:
+                if not done.job_ids:
+                    raise
+                done.leave(array.runs, LATER, error)
     submitted = tuple(
-        replace(item, job_id=job_ids[item.run], aside=aside[item.run])
+        replace(item, job_id=done.job_ids[item.run], aside=done.aside[item.run])
         for item in planned.receipt.submitted
-        if item.run in job_ids
+        if item.run in done.job_ids
     )
-    return Receipt(submitted, (*planned.receipt.skipped, *unusable))
+    return Receipt(submitted, (*planned.receipt.skipped, *done.behind))
 
 
-def preflight(arrays: Sequence[Array]) -> None:
-    """SchedulerError if SLURM would refuse one of the jobs, or keep it waiting for ever."""
-    if not arrays:
-        return
-    try:
-        partitions = list_partitions()
-    except SchedulerError as error:
-        raise SchedulerError(f"{error}; with --local, runs stay on this machine") from None
-    for array in arrays:
-        if array.image is not None:
-            array.image.digest()
-        commands.call("sbatch", "--test-only", text=array.script)
-        require_fit(array.options, partitions)
+class _Progress:
+    """What has become of the arrays of one submission so far."""
+
+    def __init__(self, tasks: Mapping[str, tuple[str, Task]], is_anew: bool) -> None:
+        self.job_ids: dict[RunDir, str] = {}
+        self.aside: dict[RunDir, RunDir | None] = {}
+        self.behind: list[Skipped] = []
+        self._tasks = tasks
+        self._is_anew = is_anew
+        self._now = time.time()
+
+    def send(self, array: Array) -> None:
+        """Give SLURM as many of an array's jobs as it takes."""
+        answer = ask(array)
+        first = array.first(answer.n_jobs)
+        ready = tuple(filter(self._prepare, first.runs))
+        if ready:
+            self.job_ids |= _send(replace(first, runs=ready), self._now)
+        self.leave(array.runs[len(first.runs) :], LATER, answer.shortage)
+
+    def leave(self, runs: Iterable[RunDir], reason: str, error: VmcJobError | None) -> None:
+        """Note of runs that they were not submitted; of some it is known already."""
+        told = {*self.job_ids, *(item.run for item in self.behind)}
+        items = (Skipped(run, run.path.name, reason, error) for run in runs if run not in told)
+        self.behind += items
+
+    def _prepare(self, run: RunDir) -> bool:
+        """Whether the run is ready for its next attempt."""
+        try:
+            self.aside[run] = prepare(run, *self._tasks[run.path.name], self._is_anew)
+        except RunDirError as error:  # it alone stays behind, as it was
+            self.leave([run], UNUSABLE, error)
+            return False
+        return True
 
 
 def cancel(run: RunDir, seen: Queue) -> Cancelled:

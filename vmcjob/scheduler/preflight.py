@@ -1,0 +1,130 @@
+"""What a cluster says to jobs before it is given any: whether, how many of them, and when."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vmcjob.errors import SchedulerError, VmcJobError
+from vmcjob.scheduler import commands
+from vmcjob.scheduler.arrays import Array
+from vmcjob.scheduler.partitions import Partition, list_partitions, require_fit
+
+_LIMIT = re.compile(r"\b(?:Assoc|QOS)\w*Submit\w*")
+"""Names of the limits of how many jobs an account, a user or a quality of service may submit."""
+_VAGUE_LIMIT = "job submit limit"  # and others, says SLURM, when it names none
+_START = re.compile(r"to start at (?P<time>\S+) .*?on nodes? (?P<nodes>\S+)")
+_PARTITION = re.compile(r"in partition (\S+)")
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the cluster would do with an array."""
+
+    array: Array
+    n_jobs: int = 0  # so many of its jobs are taken now
+    limit: str = ""  # what forbids more, if it forbids some
+    starts_at: float | None = None  # the first of them, seconds since the epoch; an estimate
+    nodes: str = ""
+    partition: str = ""
+    error: VmcJobError | None = None  # why it takes none, whenever asked
+
+    @property
+    def shortage(self) -> SchedulerError | None:
+        """What to say where not all jobs are taken."""
+        n_all = self.array.n_jobs
+        if self.n_jobs == n_all:
+            return None
+        some = f"takes {self.n_jobs} of {n_all} jobs" if self.n_jobs else "takes no more jobs"
+        limit = f" ({self.limit})" if self.limit else ""
+        return SchedulerError(
+            f"{self.array.job_name}: SLURM {some} now{limit}; submit again when others have ended"
+        )
+
+
+def preflight(arrays: Sequence[Array]) -> None:
+    """SchedulerError if SLURM would refuse one of the jobs, keep it waiting for ever, or take none.
+
+    Where it takes some of them now, the others can be submitted when these have ended.
+    """
+    if not arrays:
+        return
+    partitions = _partitions()
+    answers = [ask(array, partitions) for array in arrays]
+    shortages = [shortage for answer in answers if (shortage := answer.shortage)]
+    if shortages and not any(answer.n_jobs for answer in answers):
+        raise SchedulerError("\n".join(map(str, shortages)))
+
+
+def check(arrays: Sequence[Array]) -> list[Answer]:
+    """What the cluster says to each of them, refusals included; SchedulerError without a cluster.
+
+    Each is judged as if it came alone.
+    """
+    partitions = _partitions() if arrays else []
+    answers: list[Answer] = []
+    for array in arrays:
+        try:
+            answers.append(ask(array, partitions))
+        except VmcJobError as error:
+            answers.append(Answer(array, error=error))
+    return answers
+
+
+def ask(array: Array, partitions: Sequence[Partition] = ()) -> Answer:
+    """How many of its jobs SLURM takes now; an error of what it would never start."""
+    if array.image is not None:
+        array.image.digest()
+    said, n_jobs, limit = _test(array), array.n_jobs, ""
+    if isinstance(said, SchedulerError):
+        n_jobs, limit = _largest_part(array, said)
+        said = _test(array.first(n_jobs)) if n_jobs else ""
+    if isinstance(said, SchedulerError):
+        raise said
+    require_fit(array.options, partitions)
+    start, partition = _START.search(said), _PARTITION.search(said)
+    when = start["time"] if start else ""
+    return Answer(
+        array,
+        n_jobs,
+        limit,
+        starts_at=float(when) if when.isdecimal() else None,
+        nodes=start["nodes"] if start else "",
+        partition=partition[1] if partition else "",
+    )
+
+
+def _partitions() -> list[Partition]:
+    try:
+        return list_partitions()
+    except SchedulerError as error:
+        raise SchedulerError(f"{error}; with --local, runs stay on this machine") from None
+
+
+def _test(array: Array) -> SchedulerError | str:
+    """Why SLURM would refuse the array; where and when it would start it, if it would."""
+    done = commands.start(["sbatch", "--test-only"], array.script)
+    if done.returncode == 0:
+        return done.stderr
+    return SchedulerError(f"sbatch: {commands.words(done.stderr) or f'exit {done.returncode}'}")
+
+
+def _largest_part(array: Array, refusal: SchedulerError) -> tuple[int, str]:
+    """How many jobs of a refused array SLURM takes, and the limit that it names.
+
+    The refusal itself is raised if it is not about their number. All limits there may be, of
+    accounts, users and qualities of service, and what they have submitted before, are in
+    SLURM's answers: so we try, and need not know them.
+    """
+    found = _LIMIT.search(str(refusal))
+    if not found and _VAGUE_LIMIT not in str(refusal):
+        raise refusal
+    taken, refused = 0, array.n_jobs
+    while refused - taken > 1:
+        middle = (taken + refused) // 2 if taken else 1
+        if isinstance(_test(array.first(middle)), str):
+            taken = middle
+        else:
+            refused = middle
+    if not taken and not found:  # as vague of a single job, it is about something else
+        raise refusal
+    return taken, found[0] if found else ""
