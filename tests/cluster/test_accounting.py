@@ -110,7 +110,9 @@ def test_of_more_jobs_than_an_account_may_submit_as_many_go_in_as_there_is_room_
         spec = room.spec(seeds=3, evaluate=100_000)
         done = room.start("submit", "-n", "--check", spec)
         assert done.returncode == 5
-        assert "SLURM would take 2 jobs in partition gpu; the first could start at 20" in done.stderr
+        assert (
+            "SLURM would take 2 jobs in partition gpu; the first could start at 20" in done.stderr
+        )
         done = room.start("submit", "--json", "--extra", "hold", spec)
         assert done.returncode == 5
         assert "SLURM takes 2 of 3 jobs now (AssocMaxSubmitJobLimit)" in done.stderr
