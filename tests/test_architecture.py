@@ -35,6 +35,7 @@ ROOMS: dict[str, set[str]] = {
     "container": {"site", "spec", "rundir"} | BASE,
     "supervisor": {"rundir", "container", "rank", "slurm_environment"} | BASE,
     "status": {"rundir"} | BASE,
+    "prune": {"rundir", "status", "scheduler"} | BASE,
     "store": BASE,
     "stats": set(),
     "aggregate": {"store", "stats"} | BASE,

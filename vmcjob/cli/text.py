@@ -56,6 +56,15 @@ def format_duration(seconds: float | None) -> str:
     return f"{whole} s"
 
 
+def format_size(n_bytes: float) -> str:
+    """An amount of bytes: 0 B, 512 B, 1.5 MB, 20 GB; 1000 of one are one of the next."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if n_bytes < 999.5:
+            return f"{n_bytes:.3g} {unit}"
+        n_bytes /= 1000
+    return f"{n_bytes:.3g} TB"
+
+
 def format_time(seconds: object) -> str:
     """A moment on this machine's clock: 2026-11-21 17:13:40; nothing for what is no moment."""
     try:

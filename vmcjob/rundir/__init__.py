@@ -1,6 +1,6 @@
 """The run directory is the database: every path and small file of one run, and how to find runs."""
 
-from vmcjob.rundir.directory import RESULTS_LOST, RunDir
+from vmcjob.rundir.directory import OLD, RESULTS_LOST, RunDir
 from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
     Cancellation,
@@ -14,6 +14,7 @@ from vmcjob.rundir.records import (
 from vmcjob.rundir.selection import list_runs, select
 
 __all__ = [
+    "OLD",
     "RESULTS_LOST",
     "Cancellation",
     "Heartbeat",

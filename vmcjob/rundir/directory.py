@@ -261,7 +261,7 @@ class RunDir(RunPaths):
                 yield from iter(lambda: log.read(1 << 16), b"")
         except FileNotFoundError:
             who = f"rank {rank} of {self.path.name}" if rank else self.path.name
-            raise NotFoundError(f"{who} has not said anything yet") from None
+            raise NotFoundError(f"{who} has not said anything yet, or it was pruned") from None
         except OSError as error:
             raise RunDirError(f"{path}: cannot be read: {error.strerror}") from None
 

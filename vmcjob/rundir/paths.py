@@ -54,6 +54,10 @@ class RunPaths:
         """What the workers of one rank said; two hosts must not append to the same file."""
         return self.path / _with_rank("log.txt", rank)
 
+    def log_files(self) -> list[Path]:
+        """What the workers of all ranks said, as far as there is something."""
+        return sorted(path for path in self.path.glob("log*.txt") if path.is_file())
+
     @property
     def environment_path(self) -> Path:
         """What a worker in a container sees of the environment; written anew by every attempt."""

@@ -16,6 +16,11 @@ def job_folder(root: Path, job_name: str) -> Path:
     return root / ".slurm" / job_name
 
 
+def job_folders(root: Path) -> list[Path]:
+    """The folders of all submissions to SLURM."""
+    return sorted(path for path in (root / ".slurm").glob("*") if path.is_dir())
+
+
 def find_script(run: RunDir) -> Path | None:
     """The script that sbatch got for the run's latest job; None if there is none."""
     job = _job(run)
@@ -91,7 +96,7 @@ def _find_job_logs(run: RunDir, rank: int | None) -> list[Path]:
             found += sorted(folder.glob(f"{job_id}_{task}_log.{end}"))
     if not found:
         where = f" beside rank {rank}" if rank else ""
-        raise NotFoundError(f"{name}: its job has not said anything{where} yet")
+        raise NotFoundError(f"{name}: its job has not said anything{where} yet, or it was pruned")
     return found
 
 
