@@ -70,6 +70,15 @@ def test_a_run_waits_as_long_as_its_launcher_lives(run, alive):
     assert examine(run).state is State.DEAD
 
 
+def test_a_run_whose_local_queue_was_killed_says_so(run):
+    """kill -9 leaves nobody to write a word about those whose turn had not come."""
+    submit(run, DEAD)
+    assert examine(run).message == (
+        "its turn never came: the queue of this machine that it waited in was killed; "
+        "vmcjob resume goes on"
+    )
+
+
 def test_a_started_worker_is_running_before_its_first_heartbeat(run, alive):
     """Importing takes seconds; the launcher may be gone by then."""
     submit(run, DEAD, alive)

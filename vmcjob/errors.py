@@ -25,6 +25,10 @@ class StoreError(VmcJobError):
     """A result store is missing, damaged, foreign or of a newer schema."""
 
 
+class DeviceError(VmcJobError):
+    """JAX cannot be started, or finds no device to compute on."""
+
+
 class UsageError(VmcJobError):
     """The command line asks for something that cannot be."""
 

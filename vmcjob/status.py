@@ -9,6 +9,7 @@ from typing import Any
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import (
+    DISK_FULL,
     RESULTS_LOST,
     Heartbeat,
     Outcome,
@@ -18,12 +19,17 @@ from vmcjob.rundir import (
     Record,
     RunDir,
     Submission,
+    is_disk_full,
 )
 
 STALE_S = 120.0  # a worker on another host that was silent for so long is taken for dead
 WITHOUT_A_WORD = (
     "the job ended without a word of the worker or its supervisor; "
     "vmcjob logs --err has SLURM's, vmcjob resume goes on"
+)
+NEVER_STARTED = (
+    "its turn never came: the queue of this machine that it waited in was killed; "
+    "vmcjob resume goes on"
 )
 
 
@@ -290,7 +296,11 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
 
 
 def _explain_death(run: RunDir, seen: Observation) -> str:
-    """What the run's own history knows of the end of its last worker."""
+    """What the disk, the queue or the run's own history knows of the end of its last worker."""
+    if is_disk_full(run.path):
+        return DISK_FULL
+    if seen.submission and seen.submission.job_name is None and not seen.submission.worker:
+        return NEVER_STARTED  # whoever was to start it is gone, or the run would be queued
     last, ticket = (run.read_attempts() or [{}])[-1], seen.ticket
     is_of_before = seen.submission is not None and seen.submission.started_at is None
     if last.get("event") == "lost" and not (is_of_before and ticket):

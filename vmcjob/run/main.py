@@ -3,14 +3,15 @@
 import logging
 import os
 import sys
-import traceback
+from contextlib import suppress
 from pathlib import Path
 
-from vmcjob.errors import DivergedError, RunDirError, VmcJobError
+from vmcjob.errors import DivergedError, RunDirError
 from vmcjob.rank import ALONE, Rank
+from vmcjob.run import startup
+from vmcjob.run.ending import outcome_of
 from vmcjob.run.pulse import Pulse, Silence
-from vmcjob.run.rollback import is_out_of_memory
-from vmcjob.run.stop import StoppedError, StopRequest, stop_on_signals
+from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 
 EXIT_CODES = {
@@ -19,11 +20,6 @@ EXIT_CODES = {
     Outcome.DIVERGED: DivergedError.exit_code,
     Outcome.PREEMPTED: 75,  # EX_TEMPFAIL: stopped at a checkpoint, start me again
 }
-OUT_OF_MEMORY = "out of memory; use fewer sampler.walkers or a smaller ansatz"
-RANK_LOST = (
-    "another rank of the run has ended or cannot be reached (see `vmcjob logs --rank`); "
-    "submitted again, the run continues"
-)
 log = logging.getLogger("vmcjob")
 
 
@@ -40,23 +36,56 @@ def main(path: Path, rank: Rank = ALONE) -> int:
     if not rank.is_first:
         return _accompany(run_dir, rank)
     with run_dir.lock(), stop_on_signals() as stop, Pulse(run_dir) as pulse:
-        last = run_dir.read_outcome()
-        if last and last.outcome is Outcome.FINISHED and not run_dir.has_results:
+        last, beat = run_dir.read_outcome(), run_dir.read_heartbeat()
+        is_done = last is not None and last.outcome is Outcome.FINISHED
+        if is_done and not run_dir.has_results:
             raise RunDirError(f"{path}: finished, but {RESULTS_LOST}")
-        pulse.beat(_first_heartbeat(run_dir.read_heartbeat()))
-        run_dir.clear_outcome()
-        asked = run_dir.read_cancellation()
-        if asked and asked.worker != Process.of_pid(os.getpid()):  # it was about an earlier attempt
-            run_dir.clear_cancellation()
-        run_dir.append_attempt("start")
-        outcome = _outcome(run_dir, rank, stop, pulse)
-        run_dir.write_outcome(outcome)
-        run_dir.append_attempt("end", outcome=outcome.outcome, message=outcome.message)
+        outcome = _attempt(run_dir, rank, stop, pulse, beat, is_done)
+        run_dir.require_presence()  # a directory that somebody removes must not return as a ghost
+        if is_done and outcome.outcome is Outcome.FAILED:
+            _leave_as_it_was(run_dir, pulse, beat)
+        else:
+            run_dir.write_outcome(outcome)
+        with suppress(RunDirError):  # a full disk: the outcome says so
+            run_dir.append_attempt("end", outcome=outcome.outcome, message=outcome.message)
     log.info("%s", f"{outcome.outcome} {outcome.message}".rstrip())
     code = EXIT_CODES[outcome.outcome]
     if not rank.is_alone:
         _leave(outcome, code)
     return code
+
+
+def _attempt(
+    run_dir: RunDir,
+    rank: Rank,
+    stop: StopRequest,
+    pulse: Pulse,
+    beat: Heartbeat | None,
+    is_done: bool,
+) -> OutcomeRecord:
+    """Say that an attempt begins, work, and return how it ended.
+
+    Of a run that is done the outcome stands, unless there turns out to be something left to do.
+    """
+    try:
+        run_dir.reserve()
+        pulse.beat(_first_heartbeat(beat))
+        if not is_done:
+            run_dir.clear_outcome()
+        asked = run_dir.read_cancellation()
+        if asked and asked.worker != Process.of_pid(os.getpid()):  # it was about an earlier attempt
+            run_dir.clear_cancellation()
+        run_dir.append_attempt("start")
+    except RunDirError as error:
+        return outcome_of(error)
+    return _outcome(run_dir, rank, stop, pulse)
+
+
+def _leave_as_it_was(run_dir: RunDir, pulse: Pulse, beat: Heartbeat | None) -> None:
+    """A finished run that was refused has lost nothing: its outcome and last heartbeat stand."""
+    run_dir.release()
+    if beat is not None:
+        pulse.beat(beat)
 
 
 def _accompany(run_dir: RunDir, rank: Rank) -> int:
@@ -106,28 +135,12 @@ def _outcome(run_dir: RunDir, rank: Rank, stop: StopRequest, pulse: Pulse) -> Ou
     """Work until the run ends one way or another, and say which."""
     try:
         # Not before the signal handlers are in place: it takes seconds.
+        startup.import_jax()
         from vmcjob.run.attempt import attempt, join
 
         join(rank)
+        startup.find_devices()
         attempt(run_dir, stop, pulse)
-    except StoppedError as stopped:
-        return OutcomeRecord(outcome=Outcome.PREEMPTED, message=str(stopped))
-    except DivergedError as error:
-        return OutcomeRecord(outcome=Outcome.DIVERGED, message=str(error))
-    except VmcJobError as error:
-        return OutcomeRecord(outcome=Outcome.FAILED, message=str(error))
     except Exception as error:
-        if is_out_of_memory(error):
-            return OutcomeRecord(outcome=Outcome.FAILED, message=OUT_OF_MEMORY)
-        if not rank.is_alone and _is_loss(error):
-            log.error("%s", error)
-            return OutcomeRecord(outcome=Outcome.FAILED, message=RANK_LOST)
-        # A bug: its traceback goes to the log, its name to the outcome.
-        log.error("%s", traceback.format_exc())
-        return OutcomeRecord(outcome=Outcome.FAILED, message=f"{type(error).__name__}: {error}")
+        return outcome_of(error, is_alone=rank.is_alone)
     return OutcomeRecord(outcome=Outcome.FINISHED)
-
-
-def _is_loss(error: Exception) -> bool:
-    """Whether a collective failed: the libraries behind it have no exception of their own."""
-    return any(name in str(error) for name in ("Gloo", "NCCL"))

@@ -39,9 +39,10 @@ class Pulse:
         self._thread.join()
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """There is something new to tell."""
+        """There is something new to tell; RunDirError if there is no run any more to tell it of."""
         with self._is_writing:
             self._last = heartbeat
+            self._run_dir.require_presence()
             self._run_dir.write_heartbeat(heartbeat)
 
     def _repeat(self) -> None:
@@ -50,6 +51,7 @@ class Pulse:
                 now = time.time()
                 if self._last is not None and now - self._last.time >= BEAT_S:
                     self._last = replace(self._last, time=now)
+                    self._run_dir.require_presence()
                     self._run_dir.write_heartbeat(self._last)
 
 

@@ -1,6 +1,7 @@
 """The run directory is the database: every path and small file of one run, and how to find runs."""
 
 from vmcjob.rundir.directory import OLD, RESULTS_LOST, RunDir
+from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
 from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
     Cancellation,
@@ -14,6 +15,7 @@ from vmcjob.rundir.records import (
 from vmcjob.rundir.selection import list_runs, select
 
 __all__ = [
+    "DISK_FULL",
     "OLD",
     "RESULTS_LOST",
     "Cancellation",
@@ -25,6 +27,8 @@ __all__ = [
     "Record",
     "RunDir",
     "Submission",
+    "is_about_full_disk",
+    "is_disk_full",
     "list_runs",
     "select",
 ]

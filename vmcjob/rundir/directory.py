@@ -39,7 +39,9 @@ from vmcjob.rundir.records import (
 T = TypeVar("T")
 
 RESULTS_LOST = "its results are missing or damaged; vmcjob rerun begins it anew"
+REMOVED = "removed, or moved away, while its worker was at work; nothing more is written"
 OLD = ".old"
+RESERVE_BYTES = 2**13  # an outcome and a line of history, each in a block of its own
 _RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
 
@@ -128,6 +130,11 @@ class RunDir(RunPaths):
             return False
         return True
 
+    def require_presence(self) -> None:
+        """RunDirError if the directory, or its record, has gone from under its worker."""
+        if not os.path.lexists(self.record_path):
+            raise RunDirError(f"{self.path}: {REMOVED}")
+
     def require(self, record: Record) -> None:
         """RunDirError if the directory holds another run than this."""
         found = self.read_record()
@@ -212,9 +219,23 @@ class RunDir(RunPaths):
         """How the last attempt ended, None while one runs or when it could not say."""
         return _read(OutcomeRecord, self.outcome_path)
 
+    def reserve(self) -> None:
+        """Keep some space for the outcome; RunDirError when there is none left."""
+        replace_file(self.reserve_path, os.urandom(RESERVE_BYTES // 2).hex())
+
+    def release(self) -> None:
+        """Give the kept space back."""
+        remove_file(self.reserve_path)
+
     def write_outcome(self, outcome: OutcomeRecord) -> None:
-        """Say how the attempt ended."""
-        replace_file(self.outcome_path, encode(outcome))
+        """Say how the attempt ended; on a full disk, in the space that was kept for it."""
+        try:
+            replace_file(self.outcome_path, encode(outcome))
+        except RunDirError:
+            self.release()
+            remove_file(self.outcome_path)  # of the attempt before: it no longer counts
+            replace_file(self.outcome_path, encode(outcome))
+        self.release()
 
     def clear_outcome(self) -> None:
         """A new attempt begins: the last one's end no longer counts."""

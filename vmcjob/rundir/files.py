@@ -12,6 +12,8 @@ from typing import BinaryIO
 
 from vmcjob.errors import RunDirError
 
+DISK_FULL = "the disk is full: free some space, then vmcjob resume goes on"
+FULL_BYTES = 2**14  # with less free space, not even the small files of a run can be replaced
 LARGEST = 2**24  # bytes of a file that is read whole; ours have a few thousand
 ABANDONED_S = 3600.0  # nobody fills a folder for so long
 
@@ -87,3 +89,21 @@ def sweep(folders: Iterable[Path]) -> None:
         with suppress(OSError):
             if time.time() - os.stat(folder).st_mtime > ABANDONED_S:
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def is_about_full_disk(error: BaseException | None) -> bool:
+    """Whether an error, or one that it came from, says that there is no space left."""
+    while error is not None:
+        if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def is_disk_full(folder: Path) -> bool:
+    """Whether there is no space left where a folder is; False where nobody can tell."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < FULL_BYTES

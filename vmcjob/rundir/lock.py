@@ -4,7 +4,7 @@ import fcntl
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from vmcjob.errors import RunDirError
@@ -33,6 +33,6 @@ def lock(path: Path, refusal: str) -> Iterator[None]:
         except OSError as error:
             raise RunDirError(f"{path}: cannot be locked: {error.strerror}") from None
         file.truncate(0)
-        file.write(f"pid {os.getpid()} on host {host_name()}\n")
-        file.flush()
+        with suppress(OSError):  # a full disk: the lock holds without a name too
+            os.write(file.fileno(), f"pid {os.getpid()} on host {host_name()}\n".encode())
         yield

@@ -36,6 +36,11 @@ class RunPaths:
         return self.path / "outcome.json"
 
     @property
+    def reserve_path(self) -> Path:
+        """Space that a worker keeps, so that it can say how it ended on a disk that is full."""
+        return self.path / ".reserve"
+
+    @property
     def cancellation_path(self) -> Path:
         """That it was cancelled (`Cancellation`)."""
         return self.path / "cancel.json"

@@ -14,7 +14,15 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vmcjob.errors import RunDirError, SchedulerError
-from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, list_runs
+from vmcjob.rundir import (
+    DISK_FULL,
+    Outcome,
+    OutcomeRecord,
+    Process,
+    RunDir,
+    is_about_full_disk,
+    list_runs,
+)
 from vmcjob.supervisor import note_end
 
 POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
@@ -172,7 +180,8 @@ def _start(
                     pass_fds=(slot,),
                 )
         except (OSError, RunDirError) as error:
-            message = f"the worker could not be started: {error}"
+            advice = f"; {DISK_FULL}" if is_about_full_disk(error) else ""
+            message = f"the worker could not be started: {error}{advice}"
             with suppress(RunDirError):
                 run.clear_submission()
                 run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))

@@ -1,0 +1,44 @@
+"""What ended an attempt, as its outcome tells it."""
+
+import logging
+import traceback
+
+from vmcjob.errors import DivergedError, VmcJobError
+from vmcjob.run.rollback import is_out_of_memory
+from vmcjob.run.stop import StoppedError
+from vmcjob.rundir import DISK_FULL, Outcome, OutcomeRecord, is_about_full_disk
+
+OUT_OF_MEMORY = "out of memory; use fewer sampler.walkers or a smaller ansatz"
+RANK_LOST = (
+    "another rank of the run has ended or cannot be reached (see `vmcjob logs --rank`); "
+    "submitted again, the run continues"
+)
+log = logging.getLogger("vmcjob")
+
+
+def outcome_of(error: Exception, *, is_alone: bool = True) -> OutcomeRecord:
+    """The outcome that an exception stands for; a bug's traceback goes to the log."""
+    if isinstance(error, StoppedError):
+        return OutcomeRecord(outcome=Outcome.PREEMPTED, message=str(error))
+    if isinstance(error, DivergedError):
+        return OutcomeRecord(outcome=Outcome.DIVERGED, message=str(error))
+    return OutcomeRecord(outcome=Outcome.FAILED, message=_explain_failure(error, is_alone))
+
+
+def _explain_failure(error: Exception, is_alone: bool) -> str:
+    if is_about_full_disk(error):
+        return f"{error}; {DISK_FULL}"
+    if isinstance(error, VmcJobError):
+        return str(error)
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY
+    if not is_alone and _is_loss(error):
+        log.error("%s", error)
+        return RANK_LOST
+    log.error("%s", "".join(traceback.format_exception(error)).rstrip())
+    return f"{type(error).__name__}: {error}"
+
+
+def _is_loss(error: Exception) -> bool:
+    """Whether a collective failed: the libraries behind it have no exception of their own."""
+    return any(name in str(error) for name in ("Gloo", "NCCL"))

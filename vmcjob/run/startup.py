@@ -1,0 +1,38 @@
+"""JAX's start: whatever goes wrong there is told in a sentence, not in the words of a library."""
+
+import importlib
+import os
+
+from vmcjob.errors import DeviceError
+
+
+def import_jax() -> None:
+    """Import JAX; DeviceError where its parts do not fit together, or its settings are wrong."""
+    try:
+        importlib.import_module("jax")
+    except Exception as error:
+        raise DeviceError(f"JAX cannot be imported{_setting()}: {_reason(error)}") from error
+
+
+def find_devices() -> None:
+    """Have JAX look for its devices, once and for all; DeviceError where it finds none to use."""
+    import jax
+
+    try:
+        jax.local_devices()
+    except Exception as error:
+        raise DeviceError(
+            f"JAX finds no device to compute on{_setting()}: {_reason(error)}; see that the device "
+            "is there and that jax was installed for it, or unset JAX_PLATFORMS"
+        ) from error
+
+
+def _setting() -> str:
+    platforms = os.environ.get("JAX_PLATFORMS")
+    return f" with JAX_PLATFORMS={platforms}" if platforms else ""
+
+
+def _reason(error: Exception) -> str:
+    """The first line of what a library said, which may have been nothing."""
+    first = str(error).strip().partition("\n")[0]
+    return first or f"{type(error).__name__}, without a word"
