@@ -218,15 +218,9 @@ def _cut_to_screen(text: str) -> str:
 
 def _worker_reader(run: "RunDir", rank: int) -> Reader:
     """Reads on in the log of the run's workers of one rank."""
-    position = 0
+    from vmcjob.rundir import LogReader
 
-    def read() -> Iterator[bytes]:
-        nonlocal position
-        for piece in run.read_log(position, rank):
-            position += len(piece)
-            yield piece
-
-    return read
+    return partial(run.read_log, rank, LogReader(run.log_of(rank)))
 
 
 def _job_reader(run: "RunDir", rank: int | None) -> Reader:

@@ -10,6 +10,7 @@ from vmcjob.errors import DivergedError, RunDirError
 from vmcjob.rank import ALONE, Rank
 from vmcjob.run import startup
 from vmcjob.run.ending import outcome_of
+from vmcjob.run.log import bounded
 from vmcjob.run.pulse import Pulse, Silence
 from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
@@ -35,7 +36,12 @@ def main(path: Path, rank: Rank = ALONE) -> int:
     run_dir = RunDir.open(path)
     if not rank.is_first:
         return _accompany(run_dir, rank)
-    with run_dir.lock(), stop_on_signals() as stop, Pulse(run_dir) as pulse:
+    with (
+        run_dir.lock(),
+        bounded(run_dir.log_of(rank.index)),
+        stop_on_signals() as stop,
+        Pulse(run_dir) as pulse,
+    ):
         last, beat = run_dir.read_outcome(), run_dir.read_heartbeat()
         is_done = last is not None and last.outcome is Outcome.FINISHED
         if is_done and not run_dir.has_results:
@@ -93,7 +99,7 @@ def _accompany(run_dir: RunDir, rank: Rank) -> int:
 
     The exit code is 0 for any end that all ranks come to together: the first one names it.
     """
-    with stop_on_signals() as stop:
+    with bounded(run_dir.log_of(rank.index)), stop_on_signals() as stop:
         outcome = _outcome(run_dir, rank, stop, Silence(run_dir))
         log.info("%s", f"{outcome.outcome} {outcome.message}".rstrip())
         code = EXIT_CODES[Outcome.FAILED] if outcome.outcome is Outcome.FAILED else 0

@@ -2,6 +2,7 @@
 
 from vmcjob.rundir.directory import OLD, RESULTS_LOST, RunDir
 from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
+from vmcjob.rundir.log import LogFiles, LogReader
 from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
     Cancellation,
@@ -20,6 +21,8 @@ __all__ = [
     "RESULTS_LOST",
     "Cancellation",
     "Heartbeat",
+    "LogFiles",
+    "LogReader",
     "Outcome",
     "OutcomeRecord",
     "Phase",

@@ -23,6 +23,7 @@ from vmcjob.rundir.files import (
     write_whole,
 )
 from vmcjob.rundir.lock import lock
+from vmcjob.rundir.log import LogReader
 from vmcjob.rundir.paths import RunPaths
 from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
@@ -273,17 +274,18 @@ class RunDir(RunPaths):
             return []
         return [event for event in map(parse_object, lines) if event is not None]
 
-    def read_log(self, position: int = 0, rank: int = 0) -> Iterator[bytes]:
-        """What the workers said from a byte on, as bytes: nobody knows what a crash printed."""
-        path = self.log_path_of(rank)
+    def read_log(self, rank: int = 0, reader: LogReader | None = None) -> Iterator[bytes]:
+        """What the workers said, as bytes: nobody knows what a crash printed.
+
+        With a `reader` of this log, what it has not given yet.
+        """
         try:
-            with open_file(path) as log:
-                log.seek(position)
-                yield from iter(lambda: log.read(1 << 16), b"")
+            yield from (reader or LogReader(self.log_of(rank))).read()
         except FileNotFoundError:
             who = f"rank {rank} of {self.path.name}" if rank else self.path.name
             raise NotFoundError(f"{who} has not said anything yet, or it was pruned") from None
         except OSError as error:
+            path = self.log_path_of(rank)
             raise RunDirError(f"{path}: cannot be read: {error.strerror}") from None
 
     def lock(self) -> AbstractContextManager[None]:

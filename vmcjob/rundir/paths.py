@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from vmcjob.rundir.log import LogFiles
+
 
 @dataclass(frozen=True)
 class RunPaths:
@@ -58,6 +60,10 @@ class RunPaths:
     def log_path_of(self, rank: int) -> Path:
         """What the workers of one rank said; two hosts must not append to the same file."""
         return self.path / _with_rank("log.txt", rank)
+
+    def log_of(self, rank: int) -> LogFiles:
+        """The same with what it was before it became too large."""
+        return LogFiles(self.log_path_of(rank), self.path / _with_rank("log.old.txt", rank))
 
     def log_files(self) -> list[Path]:
         """What the workers of all ranks said, as far as there is something."""
