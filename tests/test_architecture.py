@@ -15,7 +15,8 @@ ROOMS: dict[str, set[str]] = {
     "spec": {"document", "resources"} | BASE,
     "plan": {"spec"} | BASE,
     "site": {"document", "resources"} | BASE,
-    "rundir": BASE,
+    "storefiles": set(),
+    "rundir": {"storefiles"} | BASE,
     "scheduler": {
         "plan",
         "site",
@@ -36,7 +37,7 @@ ROOMS: dict[str, set[str]] = {
     "supervisor": {"rundir", "container", "rank", "slurm_environment"} | BASE,
     "status": {"rundir"} | BASE,
     "prune": {"rundir", "status", "scheduler"} | BASE,
-    "store": BASE,
+    "store": {"storefiles"} | BASE,
     "stats": set(),
     "aggregate": {"store", "stats"} | BASE,
     "run": {"spec", "rundir", "rank", "store", "stats", "vmc"} | BASE,

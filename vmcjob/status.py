@@ -10,7 +10,6 @@ from typing import Any
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import (
     DISK_FULL,
-    RESULTS_LOST,
     Heartbeat,
     Outcome,
     OutcomeRecord,
@@ -290,8 +289,8 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
         return ticket.words if ticket else ""
     if state is State.DEAD:
         return (ticket.words if ticket else "") or _explain_death(run, seen)
-    if state is State.FINISHED and not run.has_results:
-        return RESULTS_LOST
+    if state is State.FINISHED and (damage := run.damage):
+        return damage
     return outcome.message if outcome and not state.is_active else ""
 
 

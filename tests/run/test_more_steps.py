@@ -84,7 +84,7 @@ def test_a_run_without_an_evaluation_gets_one(tmp_path: Path) -> None:
 def test_lost_rows_are_not_passed_on(finished: RunDir) -> None:
     """A chunk that is gone reads as NaN; nothing is made."""
     (finished.store_path / "evaluate" / "energy" / "c" / "0").unlink()
-    with pytest.raises(StoreError, match="evaluate/energy has lost rows"):
+    with pytest.raises(StoreError, match="rows 1 to 20 of evaluate/energy are missing"):
         lengthen(finished, SHORT, 20)
     assert list_runs(finished.path.parent) == [finished]
 
@@ -137,7 +137,7 @@ def test_only_what_has_finished_goes_on(tmp_path: Path) -> None:
 
 
 def test_from_the_command_line_a_finished_run_goes_on(tmp_path: Path, finished: RunDir) -> None:
-    """First as a dry run, which writes nothing; a second time there is nothing to do."""
+    """First as a dry run, which writes nothing; by its id, a second time does nothing."""
     shell = Shell(tmp_path)
     again = ("resume", "he", "--more-steps", "20")
     longer = RunDir(shell.runs / plan_of(LONG)[1].run_id)
@@ -147,7 +147,10 @@ def test_from_the_command_line_a_finished_run_goes_on(tmp_path: Path, finished: 
     done = shell.run(*again, "--follow")
     assert done.returncode == 0, done.stderr
     assert RunStore.open(longer.store_path).n_committed["evaluate"] == 40
-    assert "skipped: finished" in shell.run(*again).stdout
+    by_id = ("resume", finished.path.name, "--more-steps", "20")
+    assert "skipped: finished" in shell.run(*by_id).stdout
+    (further,) = json.loads(shell.run(*again, "--dry-run", "--json").stdout)["submitted"]
+    assert further["run_id"] not in (finished.path.name, longer.path.name)
     table = json.loads(shell.run("aggregate", "--json").stdout)
     assert [row["run_ids"] for row in table["rows"]] == [[longer.path.name]]
     reason = f"all of it is in {longer.path.name}"

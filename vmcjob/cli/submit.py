@@ -143,7 +143,7 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     )
     chosen = select_runs(selectors, site, runs)
     if more_steps is not None:
-        chosen = _originals(chosen)
+        chosen = _longest(chosen)
         _require_finished(chosen)
     _hand_in_again(chosen, wishes, more_steps)
 
@@ -227,10 +227,10 @@ def _refuse_active(chosen: "list[RunDir]") -> None:
         raise UsageError("\n".join(words))
 
 
-def _originals(chosen: "list[RunDir]") -> "list[RunDir]":
-    """Without runs that continue others of them: asking twice is to do no more than asking once."""
-    names = {run.path.name for run in chosen}
-    return [run for run in chosen if run.continues not in names]
+def _longest(chosen: "list[RunDir]") -> "list[RunDir]":
+    """Without runs that others of them have gone on from already."""
+    continued = {run.continues for run in chosen}
+    return [run for run in chosen if run.path.name not in continued]
 
 
 def _require_finished(chosen: "list[RunDir]") -> None:

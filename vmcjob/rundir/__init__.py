@@ -1,6 +1,6 @@
 """The run directory is the database: every path and small file of one run, and how to find runs."""
 
-from vmcjob.rundir.directory import OLD, RESULTS_LOST, RunDir
+from vmcjob.rundir.directory import OLD, RunDir
 from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
 from vmcjob.rundir.log import LogFiles, LogReader
 from vmcjob.rundir.process import Process
@@ -13,6 +13,7 @@ from vmcjob.rundir.records import (
     Record,
     Submission,
 )
+from vmcjob.rundir.results import RESULTS_LOST
 from vmcjob.rundir.selection import list_runs, select
 
 __all__ = [

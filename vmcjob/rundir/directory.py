@@ -1,5 +1,6 @@
 """One run's directory: made whole, read with care, begun anew."""
 
+import errno
 import json
 import os
 import re
@@ -24,7 +25,6 @@ from vmcjob.rundir.files import (
 )
 from vmcjob.rundir.lock import lock
 from vmcjob.rundir.log import LogReader
-from vmcjob.rundir.paths import RunPaths
 from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
     Cancellation,
@@ -36,10 +36,14 @@ from vmcjob.rundir.records import (
     encode,
     parse_object,
 )
+from vmcjob.rundir.results import RunResults
 
 T = TypeVar("T")
 
-RESULTS_LOST = "its results are missing or damaged; vmcjob rerun begins it anew"
+RECORD_LOST = (
+    "was a run, and its run.json is lost, which alone says what it is; restore that file, or move "
+    "the directory away and submit again"
+)
 REMOVED = "removed, or moved away, while its worker was at work; nothing more is written"
 OLD = ".old"
 RESERVE_BYTES = 2**13  # an outcome and a line of history, each in a block of its own
@@ -47,7 +51,7 @@ _RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
 
 @dataclass(frozen=True)
-class RunDir(RunPaths):
+class RunDir(RunResults):
     """The directory of one run. Making the value touches no disk.
 
     Every JSON file is replaced as a whole, so that a reader sees the old or the new one. What is
@@ -82,6 +86,8 @@ class RunDir(RunPaths):
                 # Somebody else may have been faster; then theirs is as good as ours.
                 if not run_dir.exists:
                     reason = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
+                    if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                        reason = "something that is no run is in its place; move that away"
                     raise RunDirError(f"{run_dir.path}: cannot be made: {reason}") from None
         run_dir.require(record)
         return run_dir
@@ -118,18 +124,33 @@ class RunDir(RunPaths):
         if not run_dir.exists:
             reason = "is not a run directory" if os.path.isdir(path) else "there is no such run"
             raise NotFoundError(f"{path}: {reason}")
+        if not os.path.lexists(run_dir.record_path):
+            run_dir.read_record()  # says that it is lost
         return run_dir
 
     @property
     def exists(self) -> bool:
-        """Whether there is a record, readable or not; unseen, the directory's name must do."""
+        """Whether there is a record, readable or not, or something else that only a run has.
+
+        Where nothing can be seen, the directory's name must do.
+        """
         try:
             os.lstat(self.record_path)
         except PermissionError:
-            return _RUN_ID.fullmatch(self.path.name) is not None  # and not lost+found
+            return self._has_run_id  # and not lost+found
         except OSError:
-            return False
+            return self._has_run_id and any(map(os.path.lexists, self._traces))
         return True
+
+    @property
+    def _has_run_id(self) -> bool:
+        return _RUN_ID.fullmatch(self.path.name) is not None
+
+    @property
+    def _traces(self) -> tuple[Path, ...]:
+        """What a run has beside its record."""
+        written = self.heartbeat_path, self.submission_path, self.outcome_path, self.attempts_path
+        return self.spec_path, self.store_path, self.lock_path, self.log_path, *written
 
     def require_presence(self) -> None:
         """RunDirError if the directory, or its record, has gone from under its worker."""
@@ -147,6 +168,8 @@ class RunDir(RunPaths):
         """What the run is; RunDirError when that cannot be read."""
         try:
             return decode(Record, read_text(self.record_path))
+        except FileNotFoundError:
+            raise RunDirError(f"{self.path}: {RECORD_LOST}") from None
         except OSError as error:
             raise RunDirError(f"{self.record_path}: cannot be read: {error.strerror}") from None
         except UnicodeDecodeError:
@@ -242,23 +265,6 @@ class RunDir(RunPaths):
         """A new attempt begins: the last one's end no longer counts."""
         remove_file(self.outcome_path)
 
-    @property
-    def has_results(self) -> bool:
-        """Whether the store has its root; only the store itself can tell whether it is whole."""
-        return self._read_store() is not None
-
-    def read_provenance(self) -> dict[str, object] | None:
-        """What else decided the numbers, as the results say; None before there are any."""
-        attributes = (self._read_store() or {}).get("attributes")
-        found = attributes.get("provenance") if isinstance(attributes, dict) else None
-        return found if isinstance(found, dict) else None
-
-    @property
-    def continues(self) -> str | None:
-        """The run of fewer evaluation steps that it goes on from, None if there is no such run."""
-        past = (self.read_provenance() or {}).get("continues")
-        return str(past["run_id"]) if isinstance(past, dict) and "run_id" in past else None
-
     def append_attempt(self, event: str, **details: object) -> None:
         """Add one line to the history: an event ("start", "end"), who, when, and details."""
         line = {"event": event, "time": time.time(), "host": host_name(), "pid": os.getpid()}
@@ -291,13 +297,6 @@ class RunDir(RunPaths):
     def lock(self) -> AbstractContextManager[None]:
         """Be the run's only worker; RunDirError names the other one."""
         return lock(self.lock_path, f"{self.path}: already being run")
-
-    def _read_store(self) -> dict[str, object] | None:
-        """The root of the results, which is JSON; None if there is none."""
-        try:
-            return parse_object(read_text(self.store_path / "zarr.json"))
-        except (OSError, UnicodeDecodeError):
-            return None
 
     def _build(
         self,

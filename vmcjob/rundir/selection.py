@@ -1,7 +1,7 @@
 """From the words of a command line to run directories."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -28,7 +28,8 @@ def select(root: Path, selectors: Sequence[str]) -> list[RunDir]:
     """The runs that the selectors name, each once, oldest first; all runs without selectors.
 
     A selector is a run id, a spec's name, the path of a run directory, `@last` (all runs of the
-    latest submission), a glob over run ids, or the beginning of a single run id.
+    latest submission), a glob over run ids, or the beginning of a single run id. Of runs of which
+    one goes on from the other, a name means the longest.
     """
     runs = list_runs(root)
     if not selectors:
@@ -43,8 +44,10 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
     """The runs of one selector: the first reading that finds something."""
     if selector == LAST:
         return _last(root, runs)
-    if exact := [run for run in runs if selector in (run.path.name, _name(run))]:
+    if exact := [run for run in runs if selector == run.path.name]:
         return exact
+    if named := [run for run in runs if selector == _name(run)]:
+        return _longest(named)
     if RunDir(Path(selector)).exists:
         return [RunDir(Path(selector))]
     if matching := [run for run in runs if fnmatchcase(run.path.name, selector)]:
@@ -60,6 +63,25 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
     if not starting:
         raise NotFoundError(f"no run matches '{selector}' in {root}")
     return starting
+
+
+def _longest(runs: list[RunDir]) -> list[RunDir]:
+    """Of each line of runs that go on from one another, the one with the most evaluation steps."""
+    continued = {run.path.name: run.continues for run in runs}
+    lines: dict[str, list[RunDir]] = {}
+    for run in runs:
+        lines.setdefault(_origin(run.path.name, continued), []).append(run)
+    return [max(line, key=lambda run: run.n_planned or 0) for line in lines.values()]
+
+
+def _origin(run_id: str, continued: Mapping[str, str | None]) -> str:
+    """The first run of a line, so far as it is known here."""
+    passed = {run_id}
+    before = continued[run_id]
+    while before is not None and before in continued and before not in passed:
+        passed.add(before)
+        run_id, before = before, continued[before]
+    return run_id
 
 
 def _last(root: Path, runs: list[RunDir]) -> list[RunDir]:

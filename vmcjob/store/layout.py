@@ -33,6 +33,8 @@ SERIES: Mapping[Phase, Mapping[str, tuple[str, str]]] = {
         "wall_time": ("s", "wall time of the run up to this step"),
     },
 }
+# Columns that no step can be without: finite in every row that was ever committed.
+ALWAYS_FINITE = ("step", "energy", "variance", "acceptance", "wall_time")
 UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_time": "s"}
 
 # 27 metadata files, 15 series, 2 sets of orbitals, the snapshots and 2 x 16 checkpoint chunks:

@@ -22,6 +22,7 @@ from zarr.storage import LocalStore
 from vmcjob.errors import StoreError
 from vmcjob.store.durable import DurableStore, partial_folder, sweep, sync_folder
 from vmcjob.store.layout import (
+    ALWAYS_FINITE,
     SCHEMA_VERSION,
     SERIES,
     UNITS,
@@ -37,6 +38,7 @@ from vmcjob.store.slot import (
     SlotDamageError,
     Slots,
 )
+from vmcjob.storefiles import missing_rows
 
 # Threads that write at once: they wait for the disk, not for the processor.
 WRITERS = 8
@@ -184,13 +186,16 @@ class RunStore:
         return {past["step"] + n_steps * (k + 1) // kept for k in range(kept)}
 
     def series(self, phase: Phase) -> dict[str, np.ndarray]:
-        """The committed rows of one series, `step` included."""
+        """The committed rows of one series, `step` included; StoreError if some are missing."""
         length = self._n_committed[phase]
+        for name in ALWAYS_FINITE:
+            self._require_rows(f"{phase}/{name}", length)
         return {name: self._read(f"{phase}/{name}", length) for name in ("step", *SERIES[phase])}
 
     def snapshots(self) -> tuple[np.ndarray, np.ndarray]:
         """The evaluate step and the walkers (snapshot, walker, electron, xyz) of each snapshot."""
         length = self._n_committed["snapshots"]
+        self._require_rows("walkers/r", length)
         return self._read("walkers/step", length), self._read("walkers/r", length)
 
     def hartree_fock(self) -> HartreeFockRecord | None:
@@ -289,6 +294,11 @@ class RunStore:
         group = name.split("/")[0]
         start = self._n_committed["snapshots" if group == "walkers" else group]
         self._array(name)[start : start + len(values)] = values
+
+    def _require_rows(self, name: str, length: int) -> None:
+        """StoreError if files of an array have been lost: Zarr would read NaN in their place."""
+        if missing := missing_rows(self.path, name, length):
+            raise StoreError(f"{self.path}: {missing}")
 
     def _read(self, name: str, length: int | None = None) -> np.ndarray:
         array = self._array(name)
