@@ -122,10 +122,37 @@ def test_the_points_of_a_sweep_are_rows_in_the_order_of_the_sweep(make_run):
     assert table.rows[0].point == {"R": 1.2}
 
 
-def test_an_edited_job_of_the_same_name_gets_its_own_row(make_run):
+SPRING = {"optimizer.kind": "spring", "optimizer.damping": 0.001, "train.steps": 100}
+KFAC = {"optimizer.kind": "kfac", "optimizer.momentum": 0.0, "train.steps": 100}
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "names"),
+    [
+        (SPRING, SPRING | {"train.steps": 9}, ["h2 (train.steps=100)", "h2 (train.steps=9)"]),
+        (SPRING, KFAC, ["h2 (optimizer.kind=spring)", "h2 (optimizer.kind=kfac)"]),
+        (
+            SPRING,
+            KFAC | {"train.steps": 9},
+            [
+                "h2 (optimizer.kind=spring, train.steps=100)",
+                "h2 (optimizer.kind=kfac, train.steps=9)",
+            ],
+        ),
+        ({}, {}, ["h2 (0123456789)", "h2 (abcdef0123)"]),
+        ({"a.b": 1, "a.c": 1, "a.d": 1}, {}, ["h2 (0123456789)", "h2 (abcdef0123)"]),
+    ],
+)
+def test_rows_of_one_name_differ_by_what_the_user_wrote_or_by_a_run_id(one, other, names, make_run):
     """Same name, other science: pooling them would mix two methods, equal names confuse."""
-    table = aggregate([make_run(science="a" * 64), make_run(science="b" * 64)])
-    assert [row.name for row in table.rows] == ["h2 (aaaaaa)", "h2 (bbbbbb)"]
+    runs = []
+    for run_id, method in (("h2-0123456789", one), ("h2-abcdef0123", other)):
+        run = make_run()
+        shutil.rmtree(run.store_path)
+        write_store(run.store_path, run_id, np.linspace(-1.0, -1.1, N_EVALUATE), N_EVALUATE)
+        runs.append(replace(run, run_id=run_id, science_sha256=run_id, method=method))
+    table = aggregate(runs)
+    assert [row.name for row in table.rows] == names
     assert [row.runs for row in table.rows] == [1, 1]
 
 

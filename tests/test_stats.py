@@ -187,11 +187,42 @@ def test_agreeing_runs_shrink_the_error_by_the_square_root_of_their_number():
     assert result.converged
 
 
-def test_a_precise_run_outweighs_a_vague_one():
-    """Inverse-variance weights: 0 ± 1 and 1 ± 2 give 0.2 ± sqrt(0.8)."""
+def test_runs_that_are_alike_are_pooled_by_length():
+    """An error that came out half as large is luck: 0 ± 1 and 1 ± 2 give ½ ± ½ sqrt(5)."""
     result = pool([run(0.0, 1.0), run(1.0, 2.0)])
-    assert result.mean == pytest.approx(0.2)
-    assert result.error == pytest.approx(math.sqrt(0.8))
+    assert result.mean == pytest.approx(0.5)
+    assert result.error == pytest.approx(math.sqrt(5) / 2)
+
+
+def test_a_longer_run_counts_for_more():
+    """Four times the steps, four times the weight: 0 ± 1 and 1 ± ½ give 0.8 ± sqrt(0.2)."""
+    longer = dataclasses.replace(run(1.0, 0.5), n=4000)
+    result = pool([run(0.0, 1.0), longer])
+    assert result.mean == pytest.approx(0.8)
+    assert result.error == pytest.approx(math.sqrt(0.2))
+
+
+def test_a_vague_run_among_precise_ones_is_outweighed():
+    """Its wave function is another one: by length, 0 ± 1 and 1 ± 10 would give ½ ± 5."""
+    result = pool([run(0.0, 1.0), run(1.0, 10.0)])
+    assert result.mean == pytest.approx(1 / 101)
+    assert result.error == pytest.approx(10 / math.sqrt(101))
+
+
+def test_pooling_does_not_lean_towards_runs_with_small_errors(rng):
+    """Local energies have a long tail: a run that missed it has a low mean and a small error.
+
+    Mutant in mind: weights 1/e² come out low by seven of these error bars.
+    """
+    means, mutants = [], []
+    for _ in range(400):
+        parts = [estimate(chain) for chain in rng.exponential(size=(4, 60))]
+        means.append(pool(parts).mean)
+        weights = [1 / part.error**2 for part in parts]
+        mutants.append(np.average([part.mean for part in parts], weights=weights))
+    bar = np.std(means) / math.sqrt(len(means))
+    assert abs(np.mean(means) - 1.0) < 3 * bar
+    assert np.mean(mutants) - 1.0 < -5 * bar
 
 
 def test_disagreeing_runs_enlarge_the_error_and_are_reported():
@@ -221,11 +252,13 @@ def test_one_run_is_returned_as_it_is():
 
 
 def test_a_doubtful_run_makes_the_pool_doubtful():
-    """One short run among good ones must show, once, however many share its reason."""
-    doubtful = dataclasses.replace(run(-1.0, 0.1), converged=False, why="too short")
-    result = pool([run(-1.0, 0.01), doubtful, doubtful])
+    """One short run among good ones must show, once, however many share its kind of reason."""
+    short = dataclasses.replace(run(-1.0, 0.1), converged=False, why="too short: 12 samples")
+    shorter = dataclasses.replace(short, why="too short: 9 samples", n_eff=9)
+    drifting = dataclasses.replace(short, why="drifts: by 4 error bars")
+    result = pool([run(-1.0, 0.01), short, shorter, drifting])
     assert not result.converged
-    assert result.why == "too short"
+    assert result.why == ("2 of 4 runs: too short: 9 samples; 1 of 4 runs: drifts: by 4 error bars")
 
 
 def test_exact_runs_that_agree_to_rounding_pool_without_division_by_zero():

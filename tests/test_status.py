@@ -9,6 +9,7 @@ import pytest
 from tests.runs import make_run, sleeping_process, wait_until
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
 from vmcjob.status import STALE_S, WITHOUT_A_WORD, Stage, State, Ticket, examine, rows
+from vmcjob.store import Layout, RunStore
 
 HERE = os.uname().nodename
 NOBODY = 2**31 - 1  # beyond the largest pid that Linux gives
@@ -77,6 +78,18 @@ def test_a_run_whose_local_queue_was_killed_says_so(run):
         "its turn never came: the queue of this machine that it waited in was killed; "
         "vmcjob resume goes on"
     )
+
+
+def test_a_run_without_an_evaluation_shows_no_energy(run):
+    """A mean over moving parameters is not the energy of anything."""
+    layout = Layout(n_train=9, n_evaluate=0, n_walkers=2, n_electrons=2, n_snapshots=0)
+    store = run.store_path
+    RunStore.create(store, run_id="h2", spec_text="", provenance={}, layout=layout)
+    run.write_heartbeat(Heartbeat(phase=Phase.DONE, step=9, n_steps=9, energy=-1.1, error=0.01))
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
+    row = examine(run)
+    assert (row.state, row.energy, row.error) == (State.FINISHED, None, None)
+    assert row.message == "trained only, so without an energy: evaluate.steps is 0"
 
 
 def test_a_started_worker_is_running_before_its_first_heartbeat(run, alive):

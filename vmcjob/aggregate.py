@@ -3,9 +3,9 @@
 import csv
 import io
 import math
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from vmcjob.stats import Estimate, estimate, pool
 from vmcjob.store import RunStore
 
 SCHEMA_VERSION = 1
+MAX_DIFFERENCES = 2  # keys of a spec that the name of a row has room for
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
 
 
@@ -31,6 +32,7 @@ class RunResult:
     state: str
     store_path: Path
     reference: float | None = None  # an energy to compare with, hartree
+    method: Mapping[str, int | float | str] = field(default_factory=dict)  # keys of its spec
 
 
 @dataclass(frozen=True)
@@ -135,8 +137,8 @@ def aggregate(runs: Iterable[RunResult]) -> Table:
             contained.append(Exclusion(run_id, f"all of it is in {longer[run_id]}"))
         else:
             groups[_label(item.run), item.run.science_sha256].append(item)
-    rows = [_row(group) for group in sorted(groups.values(), key=_position)]
-    return Table(_with_unique_names(rows), tuple(excluded), tuple(contained))
+    rows = _with_unique_names(sorted(groups.values(), key=_position))
+    return Table(rows, tuple(excluded), tuple(contained))
 
 
 def _evaluate(run: RunResult) -> _Evaluated:
@@ -209,13 +211,32 @@ def _position(group: Sequence[_Evaluated]) -> tuple[str, list[tuple[bool, float,
     ]
 
 
-def _with_unique_names(rows: Sequence[Row]) -> tuple[Row, ...]:
-    """Tell rows of one name but different science (an edited spec) apart by its hash."""
-    count = Counter(row.name for row in rows)
-    return tuple(
-        replace(row, name=f"{row.name} ({row.science_sha256[:6]})") if count[row.name] > 1 else row
-        for row in rows
-    )
+def _with_unique_names(groups: Sequence[Sequence[_Evaluated]]) -> tuple[Row, ...]:
+    """One row per group; those of one name but different science (an edited spec) told apart."""
+    rows = [_row(group) for group in groups]
+    alike: dict[str, list[int]] = defaultdict(list)
+    for at, row in enumerate(rows):
+        alike[row.name].append(at)
+    for name, places in alike.items():
+        methods = [groups[at][0].run.method for at in places]
+        for at, words in zip(places, _differences(methods), strict=True):
+            words = words or rows[at].run_ids[0].rpartition("-")[2]
+            rows[at] = rows[at] if len(places) == 1 else replace(rows[at], name=f"{name} ({words})")
+    return tuple(rows)
+
+
+def _differences(methods: Sequence[Mapping[str, int | float | str]]) -> list[str]:
+    """What each method has of its own, in the words of a spec; nothing where that is too much.
+
+    Where a table is of another kind, its other keys are no news.
+    """
+    names = list(dict.fromkeys(name for method in methods for name in method))
+    unlike = [name for name in names if len({method.get(name) for method in methods}) > 1]
+    kinds = {name.partition(".")[0] for name in unlike if name.endswith(".kind")}
+    told = [n for n in unlike if n.endswith(".kind") or n.partition(".")[0] not in kinds]
+    words = [", ".join(f"{n}={method[n]}" for n in told if n in method) for method in methods]
+    is_told = 0 < len(told) <= MAX_DIFFERENCES and len(set(words)) == len(words)
+    return words if is_told else [""] * len(methods)
 
 
 def _cell(value: object) -> str:

@@ -11,6 +11,8 @@ import numpy as np
 MIN_INDEPENDENT = 30
 # The two halves of a series, and runs of one job, may differ by this many of their error bars.
 MAX_DEVIATION = 3.0
+# Of runs of one job, errors at equal length may differ by this factor: they are only estimates.
+MAX_UNLIKE = 2.0
 # Sokal's window: the sum over autocorrelations stops at this many autocorrelation times.
 WINDOW = 5.0
 # Plateau criterion of blocking: block length³ > FACTOR · n · (2τ)² (Lee et al., PRE 83, 066706).
@@ -67,12 +69,16 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     Runs may differ by more than their errors, because each ended at its own optimum. Then the
     runs, not the samples, are what there are many of (random effects, DerSimonian and Laird 1986):
 
-        χ² = Σ wᵢ (mᵢ - m)²,  wᵢ = 1/eᵢ²          s² = max(0, (χ² - (k - 1)) / (Σw - Σw²/Σw))
-        m  = Σ wᵢ* mᵢ / Σ wᵢ*,  wᵢ* = 1/(eᵢ² + s²)      error² = 1 / Σ wᵢ*
+        χ² = Σ (mᵢ - m)²/eᵢ²,  m = Σ mᵢ/eᵢ² / Σ 1/eᵢ²
+        s² = max(0, (χ² - (k - 1)) / (Σw - Σw²/Σw)),  w = 1/eᵢ²
+        m  = Σ wᵢ* mᵢ / Σ wᵢ*,  wᵢ* = 1/(q/nᵢ + s²)      error² = Σ wᵢ*² (eᵢ² + s²) / (Σ wᵢ*)²
 
-    widened by Student's factor in as far as the error stems from the scatter of k runs. Every
-    estimate needs a finite mean and error. Not converged when one of them is not, or when they
-    differ too much.
+    widened by Student's factor in as far as the error stems from the scatter of k runs. The weights
+    are by length: q is one and the same for runs that are alike (`_squares_by_length`). Weights
+    1/eᵢ² would lean towards runs whose estimated errors happen to be small.
+
+    Every estimate needs a finite mean and error. Not converged when one of them is not, or when
+    they differ too much.
     """
     if len(estimates) == 1:
         return estimates[0]
@@ -83,19 +89,21 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     # An error of zero (a constant series) still has the rounding of its numbers.
     square = np.maximum(error, np.spacing(np.abs(mean))) ** 2
     chi2, scatter = _scatter(mean, square)
-    weight = 1.0 / (square + scatter)
-    total = 1.0 / weight.sum()
-    from_scatter = scatter * (weight**2).sum() * total**2
+    lengths = np.array([item.n for item in estimates])
+    weight = 1.0 / (_squares_by_length(square, lengths) + scatter)
+    weight /= weight.sum()
+    total = float((weight**2 * (square + scatter)).sum())
+    from_scatter = scatter * float((weight**2).sum())
     dof = len(estimates) - 1
     factor = _student(dof * (total / from_scatter) ** 2) if from_scatter > 0.0 else 1.0
-    n = sum(item.n for item in estimates)
+    n = int(lengths.sum())
     n_eff = sum(item.n_eff for item in estimates)
-    doubts = list(dict.fromkeys(item.why for item in estimates if not item.converged))
+    doubts = _doubts(estimates)
     if _deviation_of_chi2(chi2, dof) > MAX_DEVIATION:
         doubts.append(f"runs disagree beyond their errors (χ²/{dof} = {chi2 / dof:.1f})")
     return Estimate(
-        mean=float((weight * mean).sum() * total),
-        error=float(math.sqrt(total) * factor),
+        mean=float((weight * mean).sum()),
+        error=math.sqrt(total) * factor,
         tau=n / (2.0 * n_eff),
         n_eff=n_eff,
         n=n,
@@ -195,6 +203,30 @@ def _student(dof: float) -> float:
     one degree of freedom (1.837) and better for more.
     """
     return 1.0 + 1.0 / (2.0 * dof) + 1.0 / (4.0 * dof**2) + 1.0 / (16.0 * dof**3)
+
+
+def _squares_by_length(square: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Squared errors as the lengths alone would have them, of runs that are alike.
+
+    What one step is worth is estimated for all of them together, so that no run's weight hangs on
+    its own luck. Only a run that is much noisier than most keeps its own error.
+    """
+    per_step = square * lengths
+    typical = np.sort(per_step)[(per_step.size - 1) // 2]
+    is_alike = per_step <= MAX_UNLIKE**2 * typical
+    return np.where(is_alike, per_step[is_alike].mean(), per_step) / lengths
+
+
+def _doubts(estimates: Sequence[Estimate]) -> list[str]:
+    """Why estimates are not to be trusted: each kind of reason once, in the words of the worst."""
+    kinds: dict[str, list[Estimate]] = {}
+    for item in estimates:
+        if not item.converged:
+            kinds.setdefault(item.why.partition(":")[0], []).append(item)
+    return [
+        f"{len(items)} of {len(estimates)} runs: {min(items, key=lambda item: item.n_eff).why}"
+        for items in kinds.values()
+    ]
 
 
 def _scatter(mean: np.ndarray, square: np.ndarray) -> tuple[float, float]:

@@ -26,6 +26,7 @@ WITHOUT_A_WORD = (
     "the job ended without a word of the worker or its supervisor; "
     "vmcjob logs --err has SLURM's, vmcjob resume goes on"
 )
+TRAINED_ONLY = "trained only, so without an energy: evaluate.steps is 0"
 NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
     "vmcjob resume goes on"
@@ -132,6 +133,7 @@ def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
     now = time.time()
     seen = observe(run, now, queue.get(run.path))
     state, beat = judge(seen), seen.heartbeat
+    has_energy = beat is not None and not (state is State.FINISHED and run.is_trained_only)
     is_running = state in (State.RUNNING, State.STOPPING)
     return Row(
         run=run,
@@ -145,8 +147,8 @@ def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
         phase=beat.phase if beat else None,
         step=beat.step if beat else None,
         n_steps=beat.n_steps if beat else None,
-        energy=beat.energy if beat else None,
-        error=beat.error if beat else None,
+        energy=beat.energy if beat and has_energy else None,
+        error=beat.error if beat and has_energy else None,
         acceptance=beat.acceptance if beat else None,
         steps_per_s=beat.steps_per_s if beat and is_running else None,
         eta_s=beat.eta_s if beat and is_running else None,
@@ -291,6 +293,8 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
         return (ticket.words if ticket else "") or _explain_death(run, seen)
     if state is State.FINISHED and (damage := run.damage):
         return damage
+    if state is State.FINISHED and run.is_trained_only:
+        return TRAINED_ONLY
     return outcome.message if outcome and not state.is_active else ""
 
 

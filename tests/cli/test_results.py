@@ -82,6 +82,15 @@ def test_an_energy_with_a_reference_shows_its_distance(results):
     assert off == pytest.approx(4.476, abs=3.0)
 
 
+def test_a_byte_order_mark_does_not_cost_the_reference(results):
+    """Some editors put one in front of what they save."""
+    text = dump_spec(parse_spec(WITH_REFERENCE, "h2.toml").points[0].spec)
+    for run in list_runs(results.runs):
+        run.write_spec_text("\ufeff" + text)
+    (row,) = json.loads(results.run("aggregate", "--json").stdout)["rows"]
+    assert row["reference"] == -1.174476
+
+
 def test_an_energy_with_a_start_shows_what_was_added_to_it(results):
     """-1.17 is 41 mHa below the Hartree-Fock energy of the start, give or take its error."""
     coefficients = {spin: np.ones((1, 1)) for spin in ("up", "down")}

@@ -5,7 +5,8 @@ import time
 import pytest
 
 from vmcjob.errors import SpecError
-from vmcjob.spec import FermiNet, load_resolved, parse_spec
+from vmcjob.plan import make_plan
+from vmcjob.spec import FermiNet, dump_spec, load_resolved, parse_spec, science_sha256
 
 DIATOMIC = """
 name = "h2"
@@ -126,6 +127,32 @@ def test_a_complaint_of_every_point_is_made_once() -> None:
     with pytest.raises(SpecError) as raised:
         parse_spec(text, "h2.toml")
     assert len(raised.value.problems) == 1
+
+
+ZEROS = """
+name = "h2"
+[system]
+atoms = [["H", 0, 0, -5], ["H", 0, 0, "{{R}}"]]
+[sweep]
+R = [{values}]
+"""
+
+
+def test_a_negative_zero_is_zero() -> None:
+    """Two run ids for one geometry would be two runs, each taken for its own point."""
+    plans = [
+        make_plan(parse_spec(ZEROS.format(values=value), "h2.toml")) for value in ("0.0", "-0.0")
+    ]
+    assert plans[0].tasks == plans[1].tasks
+    assert str(plans[1].tasks[0].point["R"]) == "0.0"
+    with pytest.raises(SpecError) as refusal:
+        parse_spec(ZEROS.format(values="0.0, -0.0"), "h2.toml")
+    assert str(refusal.value) == (
+        "h2.toml:6:11: sweep.R[1]: 0.0 is already in the list\n    R = [0.0, -0.0]\n              ^"
+    )
+    (point,) = parse_spec(ZEROS.format(values="0.0").replace("{R}", "{-R}"), "h2.toml").points
+    assert load_resolved(dump_spec(point.spec), "spec.toml") == point.spec
+    assert science_sha256(point.spec) == plans[0].tasks[0].science_sha256
 
 
 def test_a_broken_sweep_does_not_hide_other_complaints() -> None:

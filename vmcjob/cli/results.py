@@ -1,7 +1,7 @@
 """From finished runs to energies: aggregate."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -60,7 +60,7 @@ def aggregate(
             science_sha256=row.science_sha256,
             state=row.state,
             store_path=row.run.store_path,
-            reference=_reference(row.run),
+            **_read_facts(row.run),
         )
         for row in found
     )
@@ -74,14 +74,15 @@ def aggregate(
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
 
 
-def _reference(run: "RunDir") -> float | None:
-    """The energy to compare with that the run's spec gives, in hartree."""
-    from vmcjob.spec import load_resolved
+def _read_facts(run: "RunDir") -> dict[str, Any]:
+    """What the run's spec says beside its numbers: the energy to compare with, and the method."""
+    from vmcjob.spec import load_resolved, science_keys
 
     try:
-        return load_resolved(run.read_spec_text(), str(run.spec_path)).system.reference
+        spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     except VmcJobError:
-        return None  # an unreadable spec does not make the results worse
+        return {}  # an unreadable spec does not make the results worse
+    return {"reference": spec.system.reference, "method": science_keys(spec)}
 
 
 def _miss(row: "Row") -> str:

@@ -13,6 +13,8 @@ from vmcjob.document.positions import KeyPath, Place, Scan
 from vmcjob.document.syntax import explain
 from vmcjob.errors import NotFoundError, SpecError
 
+BYTE_ORDER_MARK = "\ufeff"
+"""Which some editors put in front of UTF-8."""
 _WIDEST_LINE = 100
 """Characters of a line that a complaint shows; a longer line is cropped around the caret."""
 
@@ -52,7 +54,7 @@ class Document:
     @classmethod
     def parse(cls, text: str, source: str) -> "Document":
         """Parse a text; `source` is what complaints call it. SpecError if it is not TOML."""
-        text = text.replace("\r\n", "\n")
+        text = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n")
         try:
             return cls(source, text, tomli.loads(text))
         except tomli.TOMLDecodeError as problem:

@@ -54,8 +54,10 @@ class Progress:
         self._beat(phase, step)
 
     def finish(self) -> None:
-        """All phases are done; the last phase's numbers stand."""
+        """All phases are done; the last phase's numbers stand, but no energy of training."""
         last = Phase.EVALUATE if self._planned[Phase.EVALUATE] else Phase.TRAIN
+        if last is Phase.TRAIN:
+            self._energies.clear()
         self._beat(last, self._planned[last], shown_as=Phase.DONE)
 
     def energy(self, phase: Phase) -> tuple[float | None, float | None]:

@@ -38,6 +38,11 @@ class RunResults(RunPaths):
         return {phase: n for phase, n in lengths.items() if phase in SERIES and isinstance(n, int)}
 
     @property
+    def is_trained_only(self) -> bool:
+        """Whether its results have no room for an evaluation."""
+        return self.n_committed.get("evaluate") == 0 and self.n_planned == 0
+
+    @property
     def n_planned(self) -> int | None:
         """Evaluation steps that its results have room for; None before there are any."""
         return n_rows(self.store_path, "evaluate/step")

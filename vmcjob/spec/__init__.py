@@ -16,7 +16,7 @@ from vmcjob.spec.model import (
 )
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
-from vmcjob.spec.science import science, science_sha256
+from vmcjob.spec.science import science, science_keys, science_sha256
 from vmcjob.spec.start import why_no_start
 
 
@@ -54,6 +54,7 @@ __all__ = [
     "parse_spec",
     "read_spec",
     "science",
+    "science_keys",
     "science_sha256",
     "why_no_start",
 ]

@@ -66,7 +66,7 @@ class Expression:
             raise ExpressionError("divides by zero") from None
         if not math.isfinite(result):
             raise ExpressionError("is too large")
-        return result
+        return result + 0.0  # -0.0, as of "{-R}" at R = 0, is the same place as 0.0
 
 
 def is_expression(value: object) -> bool:

@@ -41,6 +41,16 @@ def science(spec: JobSpec) -> str:
     return json.dumps(kept, sort_keys=True, separators=(",", ":"))
 
 
+def science_keys(spec: JobSpec) -> dict[str, int | float | str]:
+    """The same key by key, as "optimizer.damping", without what is a list."""
+    return {
+        f"{table}.{key}": value
+        for table, values in json.loads(science(spec)).items()
+        for key, value in values.items()
+        if isinstance(value, int | float | str)
+    }
+
+
 def _decisive(table: str, values: Any) -> dict[str, Any]:
     """What of a table decides numbers; `Any`: a dataclass of `JobSpec`, and plain values."""
     before = {name: key.kind.before for name, key in keys_of(type(values)).items()}

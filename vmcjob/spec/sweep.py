@@ -124,6 +124,7 @@ def _read_axis(name: str, values: Any, origin: KeyPath, reader: Reader) -> Axis 
         return reader.complain(origin, problem, at_key=True)
     if not isinstance(values, list) or not values:
         return reader.refuse(origin, "an array of at least one value", values)
+    values = [value + 0.0 if isinstance(value, float) else value for value in values]  # no -0.0
     results = [_read_value(axis, value, (*origin, i), reader) for i, value in enumerate(values)]
     if FAILED in results or reader.complain_of_repeats(values, origin):
         return FAILED
