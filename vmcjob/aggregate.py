@@ -188,7 +188,7 @@ def _row(group: Sequence[_Evaluated]) -> Row:
         n_eff=pooled.n_eff,
         converged=pooled.converged,
         why=pooled.why,
-        reference=run.reference,
+        reference=next((one.run.reference for one in group if one.run.reference is not None), None),
         hartree_fock=group[0].hartree_fock,
         rollbacks=sum(item.rollbacks for item in group),
         run_ids=tuple(item.run.run_id for item in group),

@@ -70,7 +70,8 @@ def _start(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":
     if wishes.is_checked and not (is_slurm and wishes.is_dry):
         why = "goes with -n, which writes nothing" if is_slurm else "the runs stay on this machine"
         raise UsageError(f"--check asks a cluster what it would do: {why}")
-    return (_submit_to_slurm if is_slurm else _submit_here)(plans, wishes)
+    receipt, jobs = (_submit_to_slurm if is_slurm else _submit_here)(plans, wishes)
+    return scheduler.take_over(receipt, plans, is_dry=wishes.is_dry), jobs
 
 
 def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":

@@ -7,6 +7,7 @@ from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
 from vmcjob.scheduler.records import require_starts
 from vmcjob.scheduler.requests import cancel, choose, preview, submit
+from vmcjob.scheduler.takeover import take_over
 
 __all__ = [
     "Cancelled",
@@ -26,4 +27,5 @@ __all__ = [
     "serve",
     "slurm",
     "submit",
+    "take_over",
 ]

@@ -16,7 +16,7 @@ from vmcjob.spec.model import (
 )
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
-from vmcjob.spec.science import science, science_keys, science_sha256
+from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
 from vmcjob.spec.start import why_no_start
 
 
@@ -49,6 +49,7 @@ __all__ = [
     "Sr",
     "System",
     "Train",
+    "beside_science",
     "dump_spec",
     "load_resolved",
     "parse_spec",

@@ -51,6 +51,17 @@ def science_keys(spec: JobSpec) -> dict[str, int | float | str]:
     }
 
 
+def beside_science(spec: JobSpec) -> dict[str, Any]:
+    """Key by key, what may change under a run; `Any`: whatever a key holds."""
+    return {
+        f"{table}.{key}": value
+        for table, values in dataclasses.asdict(spec).items()
+        if isinstance(values, dict)
+        for key, value in values.items()
+        if not is_science((table, key))
+    }
+
+
 def _decisive(table: str, values: Any) -> dict[str, Any]:
     """What of a table decides numbers; `Any`: a dataclass of `JobSpec`, and plain values."""
     before = {name: key.kind.before for name, key in keys_of(type(values)).items()}

@@ -1,0 +1,65 @@
+"""What is beside science follows the newest spec, also where nothing is left to compute."""
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from vmcjob.errors import RunDirError, VmcJobError
+from vmcjob.plan import Plan
+from vmcjob.rundir import RunDir, list_runs
+from vmcjob.scheduler.receipt import Receipt, Skipped
+from vmcjob.scheduler.records import distinct
+from vmcjob.spec import JobSpec, beside_science, dump_spec, load_resolved
+from vmcjob.status import examine
+
+
+def take_over(receipt: Receipt, plans: Sequence[Plan], *, is_dry: bool) -> Receipt:
+    """The receipt, in which each run left alone says what it has of its spec, or would have.
+
+    Of runs that are queued or at work only what nobody is going to read but the user: the energy
+    to compare with. What goes on from a run follows it.
+    """
+    specs = {run_id: task.spec for run_id, (_, task) in distinct(plans).items()}
+    skipped = tuple(_follow(item, specs[item.run_id], is_dry) for item in receipt.skipped)
+    return dataclasses.replace(receipt, skipped=skipped)
+
+
+def _follow(item: Skipped, wanted: JobSpec, is_dry: bool) -> Skipped:
+    if item.error is not None:
+        return item
+    try:
+        changed = _change(item.run, wanted, is_whole=not examine(item.run).state.is_active)
+        if changed is None:
+            return item
+        text, keys = changed
+        if not is_dry:
+            item.run.write_spec_text(text)
+            for longer in _longer(item.run):
+                if change := _change(longer, wanted, is_whole=False):
+                    longer.write_spec_text(change[0])
+    except RunDirError as error:
+        return dataclasses.replace(item, error=error)
+    words = f"{'would take' if is_dry else 'took'} over {', '.join(keys)}"
+    return dataclasses.replace(item, reason=f"{item.reason}; {words}")
+
+
+def _change(run: RunDir, wanted: JobSpec, *, is_whole: bool) -> tuple[str, list[str]] | None:
+    """The run's spec with what is beside science in another, and the keys that it changes."""
+    try:
+        before = load_resolved(run.read_spec_text(), str(run.spec_path))
+    except VmcJobError:
+        return None  # whoever needs the spec will say what is wrong with it
+    system = dataclasses.replace(before.system, reference=wanted.system.reference)
+    after = wanted if is_whole else dataclasses.replace(before, system=system)
+    old, new = beside_science(before), beside_science(after)
+    keys = [key for key in old | new if old.get(key) != new.get(key)]
+    return (dump_spec(after), keys) if keys else None
+
+
+def _longer(run: RunDir) -> Iterator[RunDir]:
+    """The runs that go on from one, and those that go on from them."""
+    others = list_runs(run.path.parent)
+    line = {run.path.name}
+    while found := [other for other in others if other.continues in line]:
+        others = [other for other in others if other not in found]
+        line |= {other.path.name for other in found}
+        yield from found
