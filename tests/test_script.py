@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from vmcjob.errors import SchedulerError
 from vmcjob.resources import Request
 from vmcjob.scheduler.script import EARLY_S, Options
 from vmcjob.site import Slurm
@@ -27,3 +28,48 @@ def test_a_worker_is_asked_to_stop_by_us_before_slurm_warns_however_early(time, 
     assert options.spare_s == spare_s
     assert delay_s >= 1  # SLURM takes 0 for none
     assert delay_s + EARLY_S <= max(spare_s, 1 + EARLY_S)
+
+
+@pytest.mark.parametrize(
+    ("gres", "gpus"),
+    [
+        ("gpu", 1),
+        ("gpu:4", 4),
+        ("gpu:a100", 1),
+        ("gpu:a100:4", 4),
+        ("gpu:1g.10gb:2", 2),
+        ("gres/gpu:2,scratch:100", 2),
+        ("gpu:a100:1,gpu:h100:2", 3),
+        ("gpu:0", 0),
+        ("shard:8", 1),
+        ("lustre:4", 0),
+        ("license:gpu:4", 0),
+    ],
+)
+def test_gpus_are_counted_as_slurm_will_give_them(gres, gpus):
+    """They cost hours, and a worker in an image sees them only if there are some."""
+    assert Options(Resources(), Request(gres=gres), Slurm()).gpus() == gpus
+    assert Options(Resources(gpus=3), Request(), Slurm()).gpus() == 3
+
+
+@pytest.mark.parametrize(
+    "extra", ["gpus=4", "gpus-per-task=2", "gpus-per-socket=1", "tres-per-node=gres/gpu:4"]
+)
+def test_gpus_have_one_spelling(extra):
+    """Others would be paid for unseen."""
+    with pytest.raises(SchedulerError, match=r"resources\.gpus or --gres"):
+        Options(Resources(), Request(extra=(extra,)), Slurm()).extra()
+
+
+@pytest.mark.parametrize("extra", ["arr=0-3", "a=0-3", "array=0-3", "job=x", "tim=1", "sig=KILL@1"])
+def test_an_option_of_ours_is_known_by_its_beginning_too(extra):
+    """sbatch completes it, and an array in an array would do every run once more."""
+    with pytest.raises(SchedulerError, match=r"vmcjob sets --[a-z-]+ itself"):
+        Options(Resources(), Request(extra=(extra,)), Slurm()).extra()
+
+
+def test_other_options_of_sbatch_are_passed_on():
+    extra = ("exclusive", "gres-flags=enforce-binding", "time-min=10", "nodelist=n1", "no-kill")
+    extra += ("cpus-per-gpu=2", "mem-per-gpu=4G", "gpu-bind=closest", "tres-per-task=license/x:1")
+    found = Options(Resources(), Request(extra=extra), Slurm()).extra()
+    assert list(found) == [word.partition("=")[0] for word in extra]

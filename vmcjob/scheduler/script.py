@@ -25,6 +25,7 @@ OWNED = {
     "open-mode", "output", "parsable", "partition", "qos", "requeue", "signal", "test-only", "time",
     "usage", "version", "wait", "wckey", "wrap",
 }  # fmt: skip
+GPU_OPTIONS = {"gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}
 _OURS = re.compile(r"#SBATCH --(array|chdir|error|output|signal)\b")
 _EXTRA = re.compile(r"(?P<key>[a-z][a-z0-9-]*)(?:=(?P<value>.+))?")
 
@@ -58,18 +59,14 @@ class Options:
             match = _EXTRA.fullmatch(text)
             if match is None:
                 raise SchedulerError(f"extra '{text}': expected KEY or KEY=VALUE, like exclusive")
-            if match["key"] in OWNED:
-                raise SchedulerError(f"extra '{text}': vmcjob sets --{match['key']} itself")
+            _refuse(text, match["key"], match["value"] or "")
             found[match["key"]] = match["value"] or True
         return found
 
     def gpus(self) -> int:
-        """GPUs of a node, as far as we know: a free-form gres may mean others."""
+        """GPUs of a node."""
         gres = self.first("gres")
-        if gres is None:
-            return self.resources.gpus
-        numbers = re.findall(r"gpu(?::[^:,]+)?(?::(\d+))?", gres)
-        return sum(int(number or 1) for number in numbers)
+        return self.resources.gpus if gres is None else sum(map(_gpus, gres.split(",")))
 
     def cpus(self) -> int:
         """CPUs of a node; SLURM gives one to who asks for none."""
@@ -137,6 +134,23 @@ def requests(script: str) -> frozenset[str]:
     """What a script asks for on behalf of the user, wherever and beside whatever else it does."""
     lines = (line for line in script.splitlines() if line.startswith("#SBATCH "))
     return frozenset(line for line in lines if not _OURS.match(line))
+
+
+def _refuse(text: str, key: str, value: str) -> None:
+    """SchedulerError for an option that has a key of its own; sbatch knows it by its beginning."""
+    if key in GPU_OPTIONS or (key.startswith("tres-per-") and "gpu" in value):
+        raise SchedulerError(
+            f"extra '{text}': GPUs are asked for by resources.gpus or --gres, by so many per node"
+        )
+    if owned := next((name for name in sorted(OWNED) if name.startswith(key)), None):
+        raise SchedulerError(f"extra '{text}': vmcjob sets --{owned} itself")
+
+
+def _gpus(gres: str) -> int:
+    """GPUs in one item of a gres list: name[:type][:count]; of shared ones, one."""
+    name, *details = re.split("[:=]", gres.strip().removeprefix("gres/").removeprefix("gres:"))
+    count = int(details[-1]) if details and details[-1].isdecimal() else 1
+    return {"gpu": count, "shard": min(count, 1), "mps": min(count, 1)}.get(name, 0)
 
 
 def _number(value: object) -> int:
