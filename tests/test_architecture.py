@@ -34,7 +34,7 @@ ROOMS: dict[str, set[str]] = {
     "image": {"container"} | BASE,
     "rank": BASE,
     "container": {"site", "spec", "rundir"} | BASE,
-    "supervisor": {"rundir", "container", "rank", "slurm_environment"} | BASE,
+    "supervisor": {"rundir", "container", "rank", "resources", "slurm_environment"} | BASE,
     "status": {"rundir"} | BASE,
     "prune": {"rundir", "status", "scheduler"} | BASE,
     "store": {"storefiles"} | BASE,

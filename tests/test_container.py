@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmcjob.container import Image, environment, find_image, make_cache
+from vmcjob.container import Image, environment, find_image, host_environment, make_cache
 from vmcjob.errors import ContainerError
 from vmcjob.rundir import RunDir
 from vmcjob.site import Containers
@@ -66,6 +66,14 @@ def test_a_task_sees_its_gpus_as_slurm_gave_them_and_no_secrets():
         "VMCJOB_IMAGE_SHA256": "abc",
         "XLA_FLAGS": "--xla_a=$(touch x) '\"",
     }
+
+
+def test_nothing_of_the_host_reaches_a_worker_by_apptainers_own_variables():
+    """They would bind, set and hide what neither the profile nor container.env tell of."""
+    kept = {"PATH": "a", "APPTAINER_TMPDIR": "b", "SINGULARITY_CACHEDIR": "c", "MY_APPTAINER": "d"}
+    options = ("APPTAINERENV_SECRET", "APPTAINER_BIND", "APPTAINER_BINDPATH", "APPTAINER_NV")
+    options += ("SINGULARITYENV_SECRET", "SINGULARITY_BINDPATH", "APPTAINERENV_TMPDIR")
+    assert host_environment(kept | dict.fromkeys(options, "x")) == kept
 
 
 def test_the_users_choice_of_a_platform_stands():

@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from vmcjob.errors import ContainerError, NotFoundError
 
 CONTENT = b"an image"
 DIGEST = hashlib.sha256(CONTENT).hexdigest()
+BUILD = Path(__file__).parents[1] / "containers" / "build"
 LABELS = {"vmcjob.device": "cpu", "vmcjob.version.jax": "0.10.2"}
 
 
@@ -44,6 +47,32 @@ def test_the_pin_is_looked_at_before_the_image_is_started(sif, programs):
     assert programs.calls("apptainer") == [f"test --cleanenv --no-home --userns {sif}"]
     assert images.verify(Image(sif, DIGEST), is_tested=False) == DIGEST
     assert len(programs.calls("apptainer")) == 1
+
+
+def test_an_image_is_put_to_the_test_as_it_will_be_run(sif, programs, monkeypatch):
+    monkeypatch.setenv("APPTAINER_BIND", "/secret")
+    programs.make("apptainer", json.dumps({"data": {"attributes": {"labels": LABELS}}}))
+    for call in (images.inspect, lambda path: images.verify(Image(path))):
+        call(sif)
+        assert "APPTAINER_BIND" not in programs.variables("apptainer")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="making a Debian root needs root")
+def test_an_image_is_built_below_the_testbed_wherever_that_is(tmp_path, programs, monkeypatch):
+    """Its apptainer sees nothing else there: a base beside it would fail after all downloads."""
+    base = tmp_path / "testbed"
+    (base / "base").mkdir(parents=True)
+    (base / "base" / ".complete").touch()
+    monkeypatch.setenv("VMCJOB_TESTBED", str(base))
+    monkeypatch.setenv("PATH", f"{programs.folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PYTHON", str(programs.folder / "python"))
+    programs.make("python", "3.11")
+    programs.make("apptainer")
+    target = tmp_path / "vmc.sif"
+    target.touch()
+    subprocess.run([BUILD, target], check=True, capture_output=True)
+    (call,) = programs.calls("apptainer")
+    assert f"--build-arg base={base / 'base'} " in call
 
 
 def test_an_image_that_fails_its_own_test_is_not_verified(sif, programs):

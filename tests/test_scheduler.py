@@ -298,7 +298,7 @@ def test_a_cancelled_run_leaves_the_queue_and_can_be_submitted_again(office):
     office.submit(plan_runs(2))
     office.wait_for(RUNNING=1, QUEUED=1)
     (queued,) = [run for run in list_runs(office.root) if examine(run).state is State.QUEUED]
-    result = scheduler.cancel(queued)
+    (result,) = scheduler.cancel([queued])
     assert (result.was_active, result.result) == (True, "taken out of the queue")
     office.wait_for(RUNNING=1, CANCELLED=1)
     office.open_gate()
@@ -313,10 +313,10 @@ def test_a_cancelled_worker_is_asked_to_stop_and_the_next_one_starts(office):
     office.wait_for(RUNNING=1, QUEUED=1)
     run = running(office.root)
     wait_until(lambda: office.journal() == [("start", run.path.name)], "it listens to signals")
-    result = scheduler.cancel(run)
+    (result,) = scheduler.cancel([run])
     assert (result.was_active, result.result) == (True, "asked to stop at its next checkpoint")
     office.wait_for(CANCELLED=1, RUNNING=1)
-    again = scheduler.cancel(run)
+    (again,) = scheduler.cancel([run])
     assert (again.was_active, again.result) == (False, "not active (cancelled)")
     office.open_gate()
     office.submit(plan_runs(2))
@@ -337,11 +337,11 @@ def test_a_run_that_is_stopping_says_so_to_all(office):
     office.submit(plan_runs(1), command=(sys.executable, "-c", SLOW_TO_STOP))
     wait_until(lambda: office.journal(), "it listens to signals")
     run = running(office.root)
-    scheduler.cancel(run)
+    scheduler.cancel([run])
     office.wait_for(STOPPING=1)
     (skipped,) = office.submit(plan_runs(1)).skipped
     assert skipped.reason == "still stopping; submit it again when it has stopped"
-    assert scheduler.cancel(run).result == "asked to stop at its next checkpoint"
+    assert scheduler.cancel([run])[0].result == "asked to stop at its next checkpoint"
     office.open_gate()
     office.wait_for(CANCELLED=1)
 
@@ -351,7 +351,7 @@ def test_taking_over_a_run_makes_its_old_launcher_let_go(office):
     office.submit(plan_runs(2))
     office.wait_for(RUNNING=1, QUEUED=1)
     (queued,) = [run for run in list_runs(office.root) if examine(run).state is State.QUEUED]
-    scheduler.cancel(queued)
+    scheduler.cancel([queued])
     office.submit(plan_runs(2))
     office.wait_for(RUNNING=1, QUEUED=1)
     office.open_gate()

@@ -50,7 +50,7 @@ def test_nothing_in_the_environment_filters_what_slurm_is_asked_and_told(filtere
     scheduler.look([run])
     (folder,) = (tmp_path / ".slurm").iterdir()
     filtered.make("squeue", f"7|{folder.name}|PENDING|N/A|Priority\n")
-    scheduler.cancel(run)
+    scheduler.cancel([run])
     for name in ("sbatch", "squeue", "sacct", "scontrol", "scancel"):
         seen = filtered.variables(name)
         assert "SLURM_CONF" in seen

@@ -312,6 +312,21 @@ def test_every_rank_in_a_container_has_an_environment_of_its_own(run, slurm, tmp
     assert str(own).encode() in b"".join(run.read_log(rank=1))
 
 
+def test_apptainer_hears_nothing_from_the_hosts_environment(run, slurm, tmp_path, monkeypatch):
+    """What a module or a shell has set for other containers is not in container.env."""
+    monkeypatch.setenv("APPTAINERENV_SECRET", "x")
+    monkeypatch.setenv("SINGULARITY_BIND", "/secret")
+    image = tmp_path / "vmc.sif"
+    image.write_bytes(b"another image")
+    digest = hashlib.sha256(b"another image").hexdigest()
+    names = "import os; print(*[name for name in os.environ if name[:2] in ('AP', 'SI')])"
+    contained = supervisor(run, names)
+    assert replace(contained, image=str(image), image_sha256=digest).supervise(JOB, SECOND) == 0
+    assert b"".join(run.read_log(rank=1)) == b"\n"
+    assert contained.supervise(JOB, SECOND) == 0  # without an image, it is the user's own Python
+    assert b"SINGULARITY_BIND" in b"".join(run.read_log(rank=1))
+
+
 def test_a_rank_that_cannot_start_says_why_beside_the_outcome(run, slurm):
     """The outcome is the first one's to write; srun's killing it may leave none."""
     absent = Supervisor(str(run.path), "h2-abc", ("/absent",), 1.0)

@@ -24,6 +24,8 @@ _PASSED_ON = re.compile(
     r"(CUDA_VISIBLE_DEVICES|NVIDIA_.*|SLURM_.*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|TF_CPP_.*|VMCJOB_.*)"
 )
 """What of a task's environment the worker has to know; everything else stays on the host."""
+_APPTAINERS = re.compile(r"(APPTAINER|SINGULARITY)(?!_(TMPDIR|CACHEDIR|CONFIGDIR)$).*")
+"""What Apptainer would take for options, binds and variables of the worker."""
 
 
 @dataclass(frozen=True)
@@ -132,6 +134,14 @@ def make_cache(cache: Path, sha256: str) -> Path:
             "or name another place as compile_cache in the site's [container]"
         )
     return folder
+
+
+def host_environment(environ: Mapping[str, str]) -> dict[str, str]:
+    """What Apptainer itself may know of the environment: nothing that changes what a worker sees.
+
+    Its line and the env file are all that does, and both are shown.
+    """
+    return {name: value for name, value in environ.items() if not _APPTAINERS.fullmatch(name)}
 
 
 def environment(

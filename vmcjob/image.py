@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmcjob.container import Image, digest
+from vmcjob.container import Image, digest, host_environment
 from vmcjob.errors import ContainerError, NotFoundError
 
 MISSING = 'apptainer is not on PATH; load its module, or see README\'s "On a cluster"'
@@ -53,6 +53,7 @@ def inspect(path: Path) -> Facts:
             capture_output=True,
             encoding="utf-8",
             errors="replace",
+            env=host_environment(os.environ),
             check=False,
         )
     except FileNotFoundError:
@@ -75,7 +76,7 @@ def verify(image: Image, *, is_tested: bool = True) -> str:
     found = image.digest()
     if is_tested:
         line = ("apptainer", "test", "--cleanenv", "--no-home", *image.options, str(image.path))
-        if code := _run(line, os.environ):
+        if code := _run(line, host_environment(os.environ)):
             raise ContainerError(f"{image.path}: its own test ended with exit code {code}")
     return found
 

@@ -22,6 +22,9 @@ class Slurm(Request):
         tuple[Annotated[str, ONE_LINE], ...],
         'shell lines for the job to begin with, like ["module load apptainer"]',
     ] = ()
+    auto_resume: Annotated[
+        bool, "whether preempted runs are submitted again by their jobs, where SLURM does not do it"
+    ] = False
 
 
 @dataclass(frozen=True)

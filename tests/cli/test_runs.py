@@ -111,6 +111,10 @@ def test_cancelling_takes_runs_out_of_the_queue(shell):
         assert done.stdout.count("taken out of the queue") == 2
         assert {examine(run).state for run in list_runs(shell.runs)} == {State.CANCELLED}
         assert shell.run("cancel", "h").stdout.count("not active (cancelled)") == 2
+        shell.run("submit", "h.toml")
+        told = json.loads(shell.run("cancel", "--json", "--wait", "h").stdout)["cancelled"]
+        assert [item["run_id"] for item in told] == [r.path.name for r in list_runs(shell.runs)]
+        assert [(item["was_active"], item["state"]) for item in told] == [(True, "CANCELLED")] * 2
 
 
 def test_a_run_on_another_host_is_cancelled_there(shell):

@@ -22,7 +22,9 @@ def test_from_submit_to_an_energy_in_an_image(contained):
 def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(contained, image):
     """USR2 to the whole tree would have emptied the image's file system under the worker."""
     threshold = {"JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}  # every program is kept
-    room = replace(contained, extra={**contained.extra, **threshold, "SECRET": "of the host"})
+    hidden = {"SECRET": "x", "APPTAINERENV_SECRET": "x", "SINGULARITYENV_SECRET": "x"}
+    hidden["APPTAINER_BIND"] = f"{contained.cwd}:/secret"
+    room = replace(contained, extra={**contained.extra, **threshold, **hidden})
     room.run("submit", room.spec(train=300, evaluate=6000))
     run = room.only_run()
     room.wait_until(lambda: is_computing(run), "it computes")
@@ -36,6 +38,7 @@ def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(cont
     }
     assert {b"SLURM_JOB_ID", b"JAX_PLATFORMS", b"PYTHONNOUSERSITE"} <= names
     assert not {b"SECRET", b"PYTHONPATH", b"VIRTUAL_ENV"} & names
+    assert not Path(f"/proc/{beat.pid}/root/secret").exists()
     room.cluster.call("scancel", "--signal=URG", submission.job_id)
     room.wait_for(FINISHED=1)
     assert n_starts(run) == 2

@@ -35,6 +35,7 @@ from vmcjob.errors import NotFoundError, VmcJobError, combine
 if TYPE_CHECKING:
     from vmcjob.errors import RunDirError
     from vmcjob.rundir import RunDir
+    from vmcjob.scheduler import Cancelled
     from vmcjob.status import Row
 
 Reader = Callable[[], Iterator[bytes]]
@@ -128,26 +129,63 @@ def logs(
 
 
 @app.command(cls=Command)
-def cancel(selectors: SomeSelectors, site: SiteProfile = None, runs: RunsRoot = None) -> None:
+def cancel(
+    selectors: SomeSelectors,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    as_json: AsJson = False,
+    is_waited: Annotated[
+        bool, typer.Option("--wait", help="Return when all have ended; ^C stops waiting.")
+    ] = False,
+) -> None:
     """Stop runs at a checkpoint, or take them out of the queue.
 
     A cancelled run keeps its results; submitting it again continues it.
     """
     from vmcjob import scheduler
 
-    results: list[list[Cell]] = []
-    errors: list[VmcJobError] = []
-    for run in select_runs(selectors, site, runs):
-        try:
-            done = scheduler.cancel(run)
-        except VmcJobError as error:
-            errors.append(error)
-        else:
-            results.append([Cell(done.run_id), Cell(done.result)])
-    if results:
-        put_table([Column("run"), Column("result")], results)
+    results = scheduler.cancel(select_runs(selectors, site, runs))
+    errors = [done.error for done in results if done.error is not None]
+    if not as_json and len(errors) < len(results):
+        told = [done for done in results if done.error is None]
+        rows = [[Cell(done.run.path.name), Cell(done.result)] for done in told]
+        put_table([Column("run"), Column("result")], rows)
+    ended = _wait([done.run for done in results if done.was_active and not done.error], is_waited)
+    if as_json:
+        put_json({"schema_version": 1, "cancelled": [_describe(done, ended) for done in results]})
     if errors:
-        raise combine(errors)
+        raise combine(_distinct(errors))
+
+
+def _wait(runs: "list[RunDir]", is_waited: bool) -> "dict[RunDir, str]":
+    """Wait until nothing will happen to the runs by itself; the state that each is in then."""
+    from vmcjob.scheduler import Watch
+    from vmcjob.status import examine
+
+    slurm = Watch()
+    while is_waited:
+        seen = slurm.look(runs)
+        states = {run: examine(run, seen).state for run in runs}
+        if not any(state.is_active for state in states.values()):
+            return dict(states)
+        time.sleep(LOG_POLL_S)
+    return {}
+
+
+def _describe(done: "Cancelled", ended: "dict[RunDir, str]") -> dict[str, Any]:  # a JSON document
+    """What became of one run that was to be cancelled."""
+    values: dict[str, Any] = {  # a JSON document
+        "run_id": done.run.path.name,
+        "was_active": done.was_active,
+        "result": str(done.error) if done.error else done.result,
+        "run_dir": str(done.run.path.absolute()),
+    }
+    return values | ({"state": ended[done.run]} if done.run in ended else {})
+
+
+def _distinct(errors: "list[VmcJobError]") -> "list[VmcJobError]":
+    """The same sentence once: what a controller says that is away is said for every run."""
+    return list({str(error): error for error in errors}.values())
 
 
 def draw_status(found: "list[Row]") -> str:

@@ -1,10 +1,16 @@
 """How a worker is asked to stop: a signal sets a flag, which the loop reads between blocks."""
 
+import os
 import signal
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from vmcjob.rundir import SUPERVISED
+
+STANDARD_INPUT = 0
+PIECE = 4096  # bytes; nothing is ever said, and only the end counts
 SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
@@ -25,6 +31,8 @@ class StoppedError(Exception):
 
 def describe(number: int) -> str:
     """What a signal that asks for an end has done."""
+    if number == signal.SIGHUP:
+        return "stopped, for its supervisor had been killed"
     return f"stopped by {signal.Signals(number).name}"
 
 
@@ -41,8 +49,24 @@ def stop_on_signals() -> Iterator[StopRequest]:
         stop.set(number)
 
     previous = {number: signal.signal(number, handle) for number in SIGNALS}
+    if SUPERVISED in os.environ:
+        threading.Thread(target=_outlive_nobody, args=(stop,), name="outlive", daemon=True).start()
     try:
         yield stop
     finally:
         for number, handler in previous.items():
             signal.signal(number, handler)
+
+
+def _outlive_nobody(stop: StopRequest) -> None:
+    """Stop when standard input ends: nobody is left who could end us, and the allocation is gone.
+
+    A kill of the supervisor is noticed through a container too, which the kernel's own signal for
+    orphans does not pass.
+    """
+    try:
+        while os.read(STANDARD_INPUT, PIECE):
+            pass
+    except OSError:  # there never was one
+        return
+    stop.set(signal.SIGHUP)

@@ -1,12 +1,13 @@
 """Where runs are sent: the only room that knows how work is queued, started and taken back."""
 
 from vmcjob.scheduler import slurm
+from vmcjob.scheduler.cancel import cancel
 from vmcjob.scheduler.jobfiles import find_script, job_folders, read_job_logs
 from vmcjob.scheduler.local import queue_lock, serve
 from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
 from vmcjob.scheduler.records import require_starts
-from vmcjob.scheduler.requests import cancel, choose, preview, submit
+from vmcjob.scheduler.requests import choose, preview, submit
 from vmcjob.scheduler.takeover import take_over
 
 __all__ = [

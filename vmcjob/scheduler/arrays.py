@@ -103,6 +103,7 @@ class Array:
                 image_sha256=image.digest() if image else "",
                 has_gpus=self.options.gpus() > 0,
                 cache=str(image.cache) if image and image.cache else None,
+                folder=str(self.folder) if self.options.site.auto_resume else None,
             )
             for run in self.runs
         ]

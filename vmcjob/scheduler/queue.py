@@ -1,5 +1,6 @@
 """What SLURM says about runs: one squeue call and, where there are questions left, one of sacct."""
 
+import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -66,7 +67,7 @@ def look(runs: Iterable[RunDir]) -> Queue:
         return {}
     begun = {_key(s) for s in asked.values() if s.started_at is not None}
     names = sorted({s.job_name for s in asked.values() if s.job_name})
-    tickets = {key: _ticket(line, key in begun) for key, line in _squeue(names)}
+    tickets = {key: _ticket(line, key in begun) for key, line in _latest(_squeue(names)).items()}
     lost = [s for s in asked.values() if _key(s) not in tickets]
     if lost:
         tickets |= dict(_sacct(lost))
@@ -139,6 +140,20 @@ def _squeue(names: Sequence[str]) -> Iterator[tuple[Key, _Line]]:
         yield (name, _index(job_id)), _Line(job_id, state, start, reason)
 
 
+def _latest(lines: Iterable[tuple[Key, _Line]]) -> dict[Key, _Line]:
+    """Of jobs with one name, the last: a preempted job may have submitted itself once more."""
+    found: dict[Key, _Line] = {}
+    for key, line in lines:
+        if key not in found or _number(line.job_id) > _number(found[key].job_id):
+            found[key] = line
+    return found
+
+
+def _number(job_id: str) -> int:
+    """What SLURM counts jobs by; of an array's element, that of the array."""
+    return int(re.split(r"\D", job_id, maxsplit=1)[0])
+
+
 def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
     """What the accounting remembers; nothing where there is none."""
     names = ",".join(sorted({s.job_name for s in lost if s.job_name}))
@@ -153,9 +168,13 @@ def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
         return
     if done.returncode != 0:
         return
-    for job_ids, name, state, started in commands.fields(done.stdout, 4):
-        for job_id in _elements(job_ids):
-            yield (name, _index(job_id)), _ticket(_Line(job_id, state, started))
+    lines = (
+        ((name, _index(job_id)), _Line(job_id, state, started))
+        for job_ids, name, state, started in commands.fields(done.stdout, 4)
+        for job_id in _elements(job_ids)
+    )
+    for key, line in _latest(lines).items():
+        yield key, _ticket(line)
 
 
 def _ticket(line: _Line, has_begun: bool = False) -> Ticket:

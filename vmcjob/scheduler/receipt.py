@@ -51,9 +51,10 @@ class Receipt:
 class Cancelled:
     """What became of one run that was to be cancelled."""
 
-    run_id: str
+    run: RunDir
     was_active: bool
     result: str
+    error: VmcJobError | None = None  # why it goes on
 
 
 def reason_to_skip(found: Row, is_anew: bool = False) -> str | None:

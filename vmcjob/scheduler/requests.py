@@ -1,4 +1,4 @@
-"""What users ask of a scheduler: choose one, submit runs, cancel runs."""
+"""What users ask of a scheduler: choose one, submit runs."""
 
 import shutil
 from collections.abc import Sequence
@@ -7,7 +7,6 @@ from pathlib import Path
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import Process, RunDir, Submission
-from vmcjob.scheduler import queue, slurm
 from vmcjob.scheduler.local import (
     Order,
     give_order,
@@ -17,14 +16,13 @@ from vmcjob.scheduler.local import (
 )
 from vmcjob.scheduler.receipt import (
     UNUSABLE,
-    Cancelled,
     Receipt,
     Skipped,
     Submitted,
     reason_to_skip,
 )
 from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
-from vmcjob.status import State, examine
+from vmcjob.status import examine
 
 
 def choose(scheduler: str, is_local: bool) -> str:
@@ -105,31 +103,6 @@ def submit(
     return Receipt(tuple(submitted), (*plan.skipped, *unusable), (launcher,))
 
 
-def cancel(run: RunDir) -> Cancelled:
-    """Take a run out of the queue, or ask its worker to stop at the next checkpoint."""
-    submission = run.read_submission()
-    if submission is not None and submission.job_name is not None:
-        return slurm.cancel(run, queue.look([run]))
-    found = examine(run)
-    if not found.state.is_active:
-        return Cancelled(found.run_id, False, f"not active ({found.state.lower()})")
-    with queue_lock(run.path.absolute().parent):
-        found = examine(run)  # it may have started meanwhile
-        if found.state is State.QUEUED:
-            run.write_cancellation(None)
-            run.clear_submission()
-            return Cancelled(found.run_id, True, "taken out of the queue")
-        workers = _workers(run)
-        for worker in filter(Process.is_alive, workers):
-            run.write_cancellation(worker)
-            if worker.terminate():
-                return Cancelled(found.run_id, True, "asked to stop at its next checkpoint")
-        away = [worker.host for worker in workers if worker.is_alive() is None]
-        if found.state.is_active and away:
-            raise SchedulerError(f"{found.run_id}: runs on {away[0]}; cancel it there")
-        return Cancelled(found.run_id, False, "ended just now")
-
-
 def _refuse_what_needs_a_cluster(task: Task) -> None:
     if task.spec.resources.nodes > 1:
         raise SchedulerError(
@@ -151,10 +124,3 @@ def _hand_over(run: RunDir, job_id: str, launcher_pid: int) -> None:
             process_start=launcher.start,
         )
     )
-
-
-def _workers(run: RunDir) -> list[Process]:
-    """Who may be working on the run, each process once."""
-    submission, heartbeat = run.read_submission(), run.read_heartbeat()
-    named = [submission.worker if submission else None, heartbeat.process if heartbeat else None]
-    return list(dict.fromkeys(worker for worker in named if worker is not None))

@@ -20,7 +20,6 @@ from vmcjob.scheduler.preflight import ask, preflight
 from vmcjob.scheduler.receipt import (
     LATER,
     UNUSABLE,
-    Cancelled,
     Receipt,
     Skipped,
     Submitted,
@@ -30,7 +29,7 @@ from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.scheduler.script import Options, load_submitit, render, requests
 from vmcjob.site import Site
 from vmcjob.slurm_environment import clean
-from vmcjob.status import Queue, Stage, State, examine
+from vmcjob.status import Stage, State, examine
 
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
 
@@ -155,22 +154,6 @@ class _Progress:
             self.leave([run], UNUSABLE, error)
             return False
         return True
-
-
-def cancel(run: RunDir, seen: Queue) -> Cancelled:
-    """Have SLURM end a run's job, whether it waits or runs; a worker still makes its checkpoint."""
-    found = examine(run, seen)
-    submission = run.read_submission()
-    if submission is None or found.job_id is None or not found.state.is_active:
-        return Cancelled(found.run_id, False, f"not active ({found.state.lower()})")
-    # Before the job is ended, so that its supervisor knows that nobody wants it to come back.
-    run.write_submission(replace(submission, job_id=found.job_id, cancelled_at=time.time()))
-    try:
-        commands.call("scancel", found.job_id)
-    except VmcJobError:
-        run.write_submission(submission)
-        raise
-    return Cancelled(found.run_id, True, f"job {found.job_id} is being cancelled")
 
 
 def _options(task: Task, site: Site, flags: Request) -> Options:

@@ -1,18 +1,21 @@
 """How an attempt ended: what is recorded of it, and whether there is to be another one."""
 
 import signal
-import subprocess
 import time
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from vmcjob.errors import RunDirError
 from vmcjob.rank import Rank
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
-from vmcjob.supervisor.job import Job, say
-from vmcjob.supervisor.watch import STOP_SIGNAL, WARNING
+from vmcjob.supervisor.job import Fate, Job, say
+from vmcjob.supervisor.resubmit import resubmit
+from vmcjob.supervisor.watch import DEADLINE, STOP_SIGNAL, WARNING
 
 STOPPED = 75  # the worker's exit code after it has stopped at a checkpoint
+RETRY_S = 2.0  # between two questions to a controller that may be away
+MAX_REFUSALS = 3  # of a requeue, by a controller that answers
 
 
 def note_loss(run: RunDir, rank: Rank, job: Job, how: str, pid: int | None = None) -> None:
@@ -49,36 +52,98 @@ def note_end(run: RunDir, pid: int, code: int) -> None:
             run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
 
 
-def conclude(
-    run: RunDir, worker: subprocess.Popen[bytes], job: Job, reason: str | None, *, has_moved: bool
-) -> int:
-    """Record how the attempt ended and ask for the next one where there has to be one."""
-    code, outcome = as_signal(worker.returncode), run.read_outcome()
+@dataclass(frozen=True)
+class Attempt:
+    """One attempt at a run whose worker has ended."""
+
+    run: RunDir
+    job: Job
+    worker_pid: int
+    returncode: int  # the worker's, as Popen has it
+    reason: str | None  # why it was asked to stop: "deadline", or a signal's name
+    has_moved: bool  # whether a step was done
+
+
+def conclude(attempt: Attempt, folder: str | None = None) -> int:
+    """Record how the attempt ended and see to the next one where there has to be one.
+
+    The exit code is for the batch system. `folder` is the submission's, if a run that SLURM does
+    not bring back is to be submitted again.
+    """
+    run, reason = attempt.run, attempt.reason
+    code, outcome = as_signal(attempt.returncode), run.read_outcome()
     if code < 0 and outcome is not None:  # a signal that came after its last word
         code = {Outcome.FINISHED: 0, Outcome.PREEMPTED: STOPPED}.get(outcome.outcome, code)
-    if code < 0 and outcome is None and (why := _lost_rank(run, job)):
+    if code < 0 and outcome is None and (why := _lost_rank(run, attempt.job)):
         run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=why))
     elif reason and code in (-STOP_SIGNAL, -signal.SIGTERM) and outcome is None:
         words = f"stopped by {reason} before it began; continues where it stopped"
         run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=words))
         code = STOPPED
     if code != STOPPED:
-        note_end(run, worker.pid, code)
+        note_end(run, attempt.worker_pid, code)
         return abs(code)
-    submission = run.read_submission()
-    if submission is None or submission.cancelled_at is not None:
-        return STOPPED
-    if reason == signal.SIGTERM.name and job.is_cancelled():
-        run.write_submission(replace(submission, cancelled_at=time.time()))
-        return STOPPED
-    if reason == "deadline" and not has_moved:
+    if reason == DEADLINE and not attempt.has_moved and not _is_cancelled(run):
         words = "the wall time ended before a single step was done; ask for more (-t)"
         run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=words))
         return 1
-    # After SIGTERM the batch system itself decides whether there is another attempt.
-    if reason in ("deadline", WARNING.name) and not job.requeue():
-        say("SLURM did not requeue the job; submitting the run again continues it")
+    if reason is not None:
+        _come_back(attempt, folder)
     return STOPPED
+
+
+def _come_back(attempt: Attempt, folder: str | None) -> None:
+    """See to it that a run that stopped half-way goes on, unless it was cancelled."""
+    run, job = attempt.run, attempt.job
+    if _is_cancelled(run):
+        return
+    fate = Fate.RUNNING
+    if attempt.reason == signal.SIGTERM.name:  # from SLURM: by itself, or for somebody
+        fate = _wait_for_fate(job)
+    # A preempted job that just ends, be it in its grace time, would not come back; and one that
+    # SLURM ends for good, by preemption or at a deadline, it takes back when it is asked to.
+    is_lost = fate in (Fate.PREEMPTED, Fate.LOST)
+    if is_lost or attempt.reason in (DEADLINE, WARNING.name):
+        fate = _requeue(job)
+    submission = run.read_submission()
+    if fate is Fate.RETURNING or submission is None or _is_cancelled(run):
+        return
+    if fate is Fate.CANCELLED:
+        run.write_submission(replace(submission, cancelled_at=time.time()))
+    elif folder is None or not resubmit(run, submission, job.job_id, Path(folder)):
+        say("SLURM does not bring the job back; submitting the run again continues it")
+        if outcome := run.read_outcome():
+            words = f"{outcome.message}; its job does not come back, vmcjob resume goes on"
+            run.write_outcome(replace(outcome, message=words))
+
+
+def _wait_for_fate(job: Job) -> Fate:
+    """What SLURM has in mind, as soon as it says so; a job that is ended is killed soon."""
+    while (fate := job.fate()) is None:
+        time.sleep(RETRY_S)
+    return fate
+
+
+def _requeue(job: Job) -> Fate:
+    """Ask for another attempt until SLURM has heard it, or the allocation has ended.
+
+    With a controller that is away, the latter does not happen.
+    """
+    n_refusals = 0
+    while not job.requeue():
+        fate = job.fate()
+        n_refusals += fate is not None  # else nobody has answered
+        is_over = fate in (Fate.RETURNING, Fate.CANCELLED)
+        if fate is not None and (is_over or n_refusals == MAX_REFUSALS):
+            return fate
+        time.sleep(RETRY_S)
+    return Fate.RETURNING
+
+
+def _is_cancelled(run: RunDir) -> bool:
+    """Whether its user has, or its run has been removed."""
+    submission = run.read_submission()
+    return submission is None or submission.cancelled_at is not None
 
 
 def how_it_ended(code: int) -> str:

@@ -14,13 +14,20 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vmcjob.container import Image, environment, make_cache
+from vmcjob.container import Image, environment, host_environment, make_cache
 from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
 from vmcjob.rank import ALONE, Rank
-from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission
-from vmcjob.supervisor.endings import as_signal, conclude, how_it_ended, note_loss, progress
+from vmcjob.rundir import SUPERVISED, Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.supervisor.endings import (
+    Attempt,
+    as_signal,
+    conclude,
+    how_it_ended,
+    note_loss,
+    progress,
+)
 from vmcjob.supervisor.job import Job, say
-from vmcjob.supervisor.watch import listen, watch
+from vmcjob.supervisor.watch import Deadline, listen, watch
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,7 @@ class Supervisor:
     image_sha256: str = ""
     has_gpus: bool = False
     cache: str | None = None  # of programs compiled in images
+    folder: str | None = None  # from where it is submitted again when SLURM does not requeue it
 
     def __call__(self) -> None:
         """Take one attempt to its end; the process ends with the worker's exit code."""
@@ -60,7 +68,7 @@ class Supervisor:
         if not rank.is_first:
             return self._accompany(run, rank, job)
         before = progress(run)
-        end = job.end_time()
+        deadline = Deadline(job, self.spare_s)
         with listen() as inbox:
             try:
                 self._prepare(run, rank)
@@ -70,11 +78,11 @@ class Supervisor:
             except VmcJobError as error:
                 _note_failure(run, submission, job, error)
                 return error.exit_code
-            deadline = None if end is None else end - self.spare_s
             watch(worker, inbox, deadline, partial(_note_stop, run, worker))
-        after = progress(run)
-        has_moved = after is not None and after != before
-        return conclude(run, worker, job, inbox.first, has_moved=has_moved)
+            after = progress(run)
+            has_moved = after is not None and after != before
+            attempt = Attempt(run, job, worker.pid, worker.returncode, inbox.first, has_moved)
+            return conclude(attempt, self.folder)  # inside: signals would end us in the middle
 
     def _accompany(self, run: RunDir, rank: Rank, job: Job) -> int:
         """One attempt of a rank beside the first: its worker ends well whenever all end together.
@@ -101,17 +109,23 @@ class Supervisor:
             return
         Image(Path(self.image), self.image_sha256).digest()
         cache = make_cache(Path(self.cache), self.image_sha256) if self.cache else None
-        text = environment(os.environ, self.image_sha256, has_gpus=self.has_gpus, cache=cache)
+        environ = os.environ | {SUPERVISED: "1"}
+        text = environment(environ, self.image_sha256, has_gpus=self.has_gpus, cache=cache)
         run.write_environment(text, rank.index)
 
     def _start(self, run: RunDir, rank: Rank) -> subprocess.Popen[bytes]:
         """Start the worker, its words going to the run's log."""
+        environ = os.environ if self.image is None else host_environment(os.environ)
         ours, first = str(run.environment_path_of(rank.index)), str(run.environment_path)
         command = [ours if word == first else word for word in self.command]
         try:
             with open(run.log_path_of(rank.index), "ab") as log:
                 return subprocess.Popen(
-                    [*command, *rank.options()], stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                    [*command, *rank.options()],
+                    stdin=subprocess.PIPE,  # which ends with us: that it does not outlive us
+                    stdout=log,
+                    stderr=log,
+                    env={**environ, SUPERVISED: "1"},
                 )
         except OSError as error:
             raise ContainerError(f"{command[0]}: {error.strerror}") from None

@@ -7,10 +7,13 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from vmcjob.supervisor.job import say
+from vmcjob.supervisor.job import Job, say
 
 STOP_SIGNAL = signal.SIGUSR2
 POLL_S = 0.2  # how soon an ended worker is noticed
+DEADLINE = "deadline"  # a reason to stop, beside the names of signals
+MAX_PATIENCE_S = 15.0  # for an answer of SLURM, while signals wait
+ASK_AGAIN_S = 60.0
 WARNING = signal.SIGURG  # before a preemption: the one signal that harms no process by itself
 
 
@@ -23,6 +26,36 @@ class Inbox:
     def put(self, reason: str) -> None:
         """Note a reason; those that follow change nothing."""
         self.first = self.first or reason
+
+
+class Deadline:
+    """When a worker has to be asked to stop: some time before the end of the wall time."""
+
+    def __init__(self, job: Job, spare_s: float) -> None:
+        self._job, self._spare_s = job, spare_s
+        self._patience_s = min(spare_s / 3, MAX_PATIENCE_S)
+        self._end = job.end_time(self._patience_s)
+        self._asked_at = time.monotonic()
+
+    def has_come(self) -> bool:
+        """Whether it is time; SLURM is asked again then, for a wall time can be made longer.
+
+        As long as it has not said when the wall time ends, it is asked every now and then.
+        """
+        if self._end is None:
+            if time.monotonic() - self._asked_at >= ASK_AGAIN_S:
+                self._ask()
+            return False
+        if time.time() < self._end - self._spare_s:
+            return False
+        self._ask()
+        return time.time() >= self._end - self._spare_s
+
+    def _ask(self) -> None:
+        """What SLURM says now, else what it said before."""
+        said = self._job.end_time(self._patience_s)
+        self._end = self._end if said is None else said
+        self._asked_at = time.monotonic()
 
 
 @contextmanager
@@ -54,14 +87,14 @@ def listen() -> Iterator[Inbox]:
 def watch(
     worker: subprocess.Popen[bytes],
     inbox: Inbox,
-    deadline: float | None,
+    deadline: Deadline | None,
     note: Callable[[str], None],
 ) -> None:
     """Wait for the worker's end; note the first reason to stop and pass it on, once."""
     is_told = False
     while worker.poll() is None:
-        if deadline is not None and time.time() >= deadline:
-            inbox.put("deadline")
+        if deadline is not None and not inbox.first and deadline.has_come():
+            inbox.put(DEADLINE)
         if inbox.first and not is_told:
             say(f"{inbox.first}: asking the worker to stop at its next checkpoint")
             note(inbox.first)
@@ -69,3 +102,5 @@ def watch(
             is_told = True
         with suppress(subprocess.TimeoutExpired):
             worker.wait(POLL_S)
+    if worker.stdin is not None:
+        worker.stdin.close()

@@ -1,0 +1,110 @@
+"""Runs that lose their place on a real SLURM, by both ways of telling them, and come back."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from tests.cluster.cluster import TESTBED, Room, is_computing, n_starts
+
+pytestmark = pytest.mark.timeout(3600)
+
+LOST = "its job does not come back, vmcjob resume goes on"
+# Where a run is, by what SLURM does to it there: requeue it after half a minute, requeue it at
+# once, end it; the last two must not be requeued, and one of them has a profile with `auto_resume`.
+PARTITIONS = {
+    "grace": "scavenge",
+    "at once": "scavenge-now",
+    "end": "scavenge-cancel",
+    "for good": "scavenge-cancel",
+    "by itself": "scavenge-cancel",
+}
+
+
+@pytest.fixture(params=["warning", "termination"])
+def preemption(cluster, request) -> Iterator[str]:
+    """What a job with a grace time gets first: the signal that it asked for, or just SIGTERM."""
+    subprocess.run([TESTBED, "preemption-by", request.param], check=True)
+    yield request.param
+    subprocess.run([TESTBED, "preemption-by", "warning"], check=True)
+
+
+def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room:
+    """A room of its own with a run that computes for a while."""
+    own = replace(room, cwd=room.cwd / name)
+    own.cwd.mkdir()
+    if name == "by itself":
+        (own.cwd / "site.toml").write_text("[slurm]\nauto_resume = true\n")
+        own = replace(own, extra={"VMCJOB_SITE": "site.toml"})
+    # Of jobs that do not say how little memory they need, a node takes one.
+    own.run("submit", "--mem=500M", *options, own.spec(train=5, evaluate=evaluate))
+    return own
+
+
+def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
+    rooms = {how: submit(room, how, "-p", name) for how, name in PARTITIONS.items()}
+    for own in rooms.values():
+        room.wait_until(lambda own=own: is_computing(own.only_run()), "it computes")
+    for how in ("for good", "by itself"):
+        (job_id,) = room.cluster.job_ids(rooms[how].cwd)
+        room.cluster.call("scontrol", "update", f"JobId={job_id}", "Requeue=0")
+    job = ("sbatch", "--parsable", "-p", "gpu", "-N2", "--exclusive", "-t1", "--wrap=sleep 2")
+    job_id = room.cluster.call(*job, f"--chdir={room.cwd}").strip()
+
+    def is_over() -> bool:
+        return job_id not in room.cluster.call("squeue", "--noheader", "--format=%i").split()
+
+    room.wait_until(is_over, "what came first has been done")
+    lost = rooms.pop("for good")
+    lost.wait_for(PREEMPTED=1)
+    assert lost.status()[0]["message"].endswith(LOST)
+    lost.run("submit", "h.toml")
+    for own in (lost, *rooms.values()):
+        own.wait_for(FINISHED=1)
+        assert n_starts(own.only_run()) == 2
+
+
+def test_a_controller_that_is_away_when_the_time_is_up(room):
+    """Nobody takes a job back then, until there is somebody again; what needs nobody goes on.
+
+    Of one run the wall time ends meanwhile, one was warned just before, one has enough to do.
+    """
+    other = submit(room, "other")
+    room.wait_until(lambda: is_computing(other.only_run()), "all is compiled")
+    short, warned = submit(room, "short", "-t", "00:01:00"), submit(room, "warned")
+    held = [pause(own) for own in (short, warned)]  # or a fast machine would be through
+    (job_id,) = room.cluster.job_ids(warned.cwd)
+    room.cluster.call("scancel", "--signal=URG", job_id)
+    room.wait_until(lambda: was_told(warned), "it is warned")
+    os.kill(room.cluster.pid("slurmctld"), signal.SIGTERM)
+    os.kill(held[1], signal.SIGCONT)
+    room.wait_until(lambda: was_told(short), "the time is up")
+    os.kill(held[0], signal.SIGCONT)
+    submission = short.only_run().read_submission()
+    assert submission is not None
+    assert submission.started_at is not None
+    time.sleep(max(0.0, submission.started_at + 62 - time.time()))
+    room.cluster.start("slurmctld")
+    for own, starts in ((short, 2), (warned, 2), (other, 1)):
+        own.wait_for(FINISHED=1)
+        assert n_starts(own.only_run()) == starts
+
+
+def pause(room: Room) -> int:
+    """Stop a room's worker in the middle; its pid."""
+    run = room.only_run()
+    room.wait_until(lambda: is_computing(run), "it computes")
+    submission = run.read_submission()
+    assert submission is not None
+    assert submission.worker_pid is not None
+    os.kill(submission.worker_pid, signal.SIGSTOP)
+    return submission.worker_pid
+
+
+def was_told(room: Room) -> bool:
+    """Whether the room's worker was asked to stop."""
+    return any(line["event"] == "stop" for line in room.only_run().read_attempts())
