@@ -1,6 +1,48 @@
-"""`python -m vmcjob`: the same as the `vmcjob` command."""
+"""`vmcjob`, also as `python -m vmcjob`: a start that is cut short ends in a sentence too.
 
-from vmcjob.cli import main
+Nothing is imported before `main` but what the interpreter has anyway: until then, nobody could
+catch what Ctrl-C raises.
+"""
+
+import errno
+import sys
+
+INTERRUPTED = 130  # as shells report a process that SIGINT ended
+OUT_OF_MEMORY = (
+    "out of memory: the machine has none left, or this process may not have more (ulimit -v)"
+)
+
+
+def main() -> None:
+    """The `vmcjob` command."""
+    try:
+        from vmcjob.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        _end("interrupted", INTERRUPTED)
+    except Exception as error:
+        if not _is_out_of_memory(error):
+            raise
+        _end(OUT_OF_MEMORY, 1)
+
+
+def _is_out_of_memory(error: BaseException | None) -> bool:
+    """Whether memory ran out, in the words of Python, of the system or of its linker."""
+    while error is not None:
+        if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
+            return True
+        if isinstance(error, ImportError) and "failed to map segment" in str(error):
+            return True
+        error = error.__cause__ or error.__context__
+    return False
+
+
+def _end(sentence: str, code: int) -> None:
+    if sys.stderr is not None:
+        sys.stderr.write(f"{sentence}\n")
+    sys.exit(code)
+
 
 if __name__ == "__main__":
     main()

@@ -44,7 +44,8 @@ def build(checkout: Path, target: Path, base: str | None) -> Facts:
 
 
 def inspect(path: Path) -> Facts:
-    """Digest, size and labels of an image; ContainerError if it is none."""
+    """Digest, size and labels of an image; ContainerError, or NotFoundError, if it is none."""
+    _require(path)
     sha256 = digest(path.absolute())
     try:
         done = subprocess.run(
@@ -71,14 +72,20 @@ def inspect(path: Path) -> Facts:
 def verify(image: Image, *, is_tested: bool = True) -> str:
     """The sha256 of an image that is the pinned one and passes its own test.
 
-    ContainerError says what is not so.
+    ContainerError says what is not so, NotFoundError that there is no such file.
     """
+    _require(image.path)
     found = image.digest()
     if is_tested:
         line = ("apptainer", "test", "--cleanenv", "--no-home", *image.options, str(image.path))
         if code := _run(line, host_environment(os.environ)):
             raise ContainerError(f"{image.path}: its own test ended with exit code {code}")
     return found
+
+
+def _require(path: Path) -> None:
+    if not path.exists():
+        raise NotFoundError(f"{path}: no such file")
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:

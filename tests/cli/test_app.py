@@ -119,6 +119,63 @@ def test_output_that_cannot_be_written_is_an_error_of_one_line(shell, command):
     assert done.returncode == 1
 
 
+@pytest.mark.parametrize("command", ["status", "status --json", "logs h2", "--help", "--version"])
+def test_a_closed_standard_output_is_an_error_of_one_line(shell, command):
+    """`vmcjob status >&-`: what nobody can read has not been told."""
+    finish(make_run(shell.runs, "h2-0000000000")).log_path.write_text("hello\n")
+    closed = f'exec "$0" -m vmcjob {command} >&-'
+    done = shell.run(closed, sys.executable, python=("/bin/sh", "-c"))
+    assert done.stderr == "standard output cannot be written: Bad file descriptor\n"
+    assert done.returncode == 1
+
+
+@pytest.mark.parametrize(
+    ("site", "variable", "named_by"),
+    [
+        (("--site", "site.toml"), {}, "the site profile site.toml"),
+        ((), {"VMCJOB_SITE": "site.toml"}, "the site profile"),
+        ((), {"VMCJOB_RUNS": "scratch"}, "$VMCJOB_RUNS"),
+    ],
+)
+@pytest.mark.parametrize("command", ["status", "aggregate", "resume nothing"])
+def test_a_runs_root_that_is_named_and_absent_is_not_found(
+    shell, command, site, variable, named_by
+):
+    """Else a job that lost its scratch disk would report no runs, and all is well."""
+    (shell.cwd / "site.toml").write_text('runs = "scratch"\n')
+    done = Shell(shell.cwd, variable).run(*command.split(), *site)
+    assert done.returncode == 4
+    assert done.stderr == f"scratch: there is no such directory; {named_by} names it\n"
+
+
+def test_memory_that_runs_out_is_a_sentence(shell):
+    """Under `ulimit -v`, Python, the system and its linker say so each in its own way."""
+    sentence = "out of memory: the machine has none left, or this process may not have more"
+    for kibibytes in (20_000, 30_000, 50_000):
+        limited = f'ulimit -v {kibibytes}; exec "$0" -m vmcjob aggregate'
+        done = shell.run(limited, sys.executable, python=("/bin/sh", "-c"))
+        assert (done.returncode, done.stderr) == (1, sentence + " (ulimit -v)\n")
+
+
+@pytest.mark.parametrize(
+    ("module", "word"),
+    [("vmcjob.cli", "interrupted\n"), ("typer", "interrupted\n"), ("vmcjob.spec", "")],
+)
+def test_an_interrupt_while_modules_are_imported_is_no_traceback(shell, module, word):
+    """Ctrl-C in the first moments, wherever it strikes."""
+    program = (
+        "import sys, importlib.abc\n"
+        "class Strike(importlib.abc.MetaPathFinder):\n"
+        "    def find_spec(self, name, path, target=None):\n"
+        f"        if name == '{module}': raise KeyboardInterrupt\n"
+        "sys.meta_path.insert(0, Strike())\n"
+        "from vmcjob.__main__ import main\n"
+        "main()\n"
+    )
+    done = shell.run("validate", "h.toml", python=(sys.executable, "-c", program))
+    assert (done.returncode, done.stdout, done.stderr) == (130, "", word)
+
+
 def test_a_terminal_that_cannot_show_a_letter_shows_a_question_mark(shell):
     finish(make_run(shell.runs, "h2-0000000000", point={"Δ": 1.4}))
     done = Shell(shell.cwd, {"PYTHONIOENCODING": "latin-1"}).run("status")

@@ -54,7 +54,8 @@ def test_verify_takes_image_and_pin_of_the_site(shell):
     ("command", "code", "message"),
     [
         ("image verify", 2, "which image? Name one, or a spec or site"),
-        ("image inspect absent.sif", 6, "absent.sif: cannot be read: No such file or directory"),
+        ("image inspect absent.sif", 4, "absent.sif: no such file\n"),
+        ("image verify absent.sif", 4, "absent.sif: no such file\n"),
         ("image inspect vmc.sif", 6, "apptainer is not on PATH"),
         ("image verify vmc.sif", 6, "apptainer is not on PATH"),
         ("image verify --sha256 00 vmc.sif", 6, "and 00 was asked for"),

@@ -42,6 +42,16 @@ def test_a_start_from_another_wave_function_is_refused_before_anything_is_writte
         assert [run.path.name for run in list_runs(shell.runs)] == [origin.path.name]
 
 
+def test_a_start_that_is_not_there_is_not_found(shell):
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\n[train]\nstart_from = "h-0123456789"\n'
+    (shell.cwd / "next.toml").write_text(text)
+    for options in ((), ("--dry-run",)):
+        done = shell.run("submit", "next.toml", *options)
+        assert done.returncode == 4
+        assert done.stderr == "next.toml: train.start_from: runs/h-0123456789 is not there\n"
+        assert not shell.runs.exists()
+
+
 def test_a_valid_spec_is_called_valid(shell):
     done = shell.run("validate", "h.toml")
     assert done.stdout.splitlines()[1].split() == ["h.toml", "valid", "2", "runs"]

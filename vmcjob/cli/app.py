@@ -71,6 +71,7 @@ def vmcjob(
 def main() -> None:
     """The `vmcjob` command; nothing that it or its workers write is open to everybody's writing."""
     os.umask(os.umask(0o077) | 0o002)
+    _open_closed_output()
     forgive_encodings()
     try:
         app(prog_name="vmcjob")
@@ -80,6 +81,13 @@ def main() -> None:
         _give_up_output()
         say(f"standard output cannot be written: {error.strerror}")
         sys.exit(VmcJobError.exit_code)
+
+
+def _open_closed_output() -> None:
+    """Where standard output was closed, let what is written to it fail, and not just vanish."""
+    if sys.stdout is None:
+        descriptor = os.open(os.devnull, os.O_RDONLY)
+        sys.stdout = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 -- ours to the end
 
 
 def _is_output_broken() -> bool:

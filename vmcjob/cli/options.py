@@ -77,11 +77,23 @@ def select_runs(
 
     if runs is not None and not os.path.isdir(runs):
         raise NotFoundError(f"{runs}: there is no such directory; --runs names it")
-    root = resolve_site(profile, runs).runs
+    place = resolve_site(profile, runs)
+    root = place.runs
+    if root != type(place).runs and not os.path.isdir(root):  # where nobody looks by default
+        raise NotFoundError(
+            f"{root}: there is no such directory; {_who_names_it(profile)} names it"
+        )
     found = select(root, selectors or [])
     if not found:
         say(f"no runs in {root}")
     return found
+
+
+def _who_names_it(profile: Path | None) -> str:
+    """Where the runs root comes from, if not from --runs nor from the embedded default."""
+    if os.environ.get("VMCJOB_RUNS"):
+        return "$VMCJOB_RUNS"
+    return f"the site profile{'' if profile is None else f' {profile}'}"
 
 
 def select_run(selector: str, profile: Path | None, runs: Path | None) -> "RunDir":

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from vmcjob import __version__
-from vmcjob.errors import UsageError, VmcJobError
+from vmcjob.errors import NotFoundError, UsageError, VmcJobError, combine
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import Outcome, Record, RunDir
 from vmcjob.spec import JobSpec, dump_spec, load_resolved, why_no_start
@@ -35,11 +35,11 @@ def make_record(source: str, task: Task) -> Record:
 
 
 def require_starts(root: Path, plans: Sequence[Plan]) -> None:
-    """UsageError if a run is to start from one that is not there, not finished, or too unlike.
+    """NotFoundError if a run is to start from one that is not there; UsageError, if too unlike.
 
     StoreError if it is to continue one whose results are damaged.
     """
-    problems = []
+    problems: list[VmcJobError] = []
     for run_id, (source, task) in distinct(plans).items():
         if RunDir(root / run_id).exists:
             continue
@@ -49,9 +49,11 @@ def require_starts(root: Path, plans: Sequence[Plan]) -> None:
             continue
         start = RunDir(root / task.spec.train.start_from)
         if reason := _why_no_start(start, task.spec):
-            problems.append(f"{source}: train.start_from: {start.path} {reason}")
+            kind = UsageError if start.exists else NotFoundError
+            problems.append(kind(f"{source}: train.start_from: {start.path} {reason}"))
     if problems:
-        raise UsageError("\n".join(dict.fromkeys(problems)))
+        distinct_ones = {str(problem): problem for problem in problems}
+        raise combine(list(distinct_ones.values()))
 
 
 def _require_results(run: RunDir) -> None:
