@@ -57,6 +57,7 @@ class Array:
     options: Options
     max_parallel: int
     image: Image | None
+    after: str | None = None  # what has to end before: a job's number, or, until it has one, a name
 
     @property
     def n_jobs(self) -> int:
@@ -70,7 +71,14 @@ class Array:
 
     @property
     def parameters(self) -> dict[str, Any]:  # submitit's words
-        return self.options.parameters(self.job_name, self.folder, self.max_parallel)
+        found = self.options.parameters(self.job_name, self.folder, self.max_parallel)
+        if self.after is not None:
+            further = found["additional_parameters"]
+            wishes = [
+                wish for wish in (further.get("dependency"), f"afterany:{self.after}") if wish
+            ]
+            found["additional_parameters"] = further | {"dependency": ",".join(wishes)}
+        return found
 
     @property
     def script(self) -> str:
@@ -134,13 +142,32 @@ def form_arrays(
         for (options, image), runs in groups.items()
         for chunk in _chunks(runs, largest)
     ]
-    # Arrays know nothing of each other, so they share out what may run at a time.
-    share = None if max_parallel is None else max(1, max_parallel // max(1, len(chunks)))
-    for options, image, runs in chunks:
+    shares = _shares([len(runs) for _, _, runs in chunks], max_parallel)
+    names: list[str] = []
+    for (options, image, runs), share in zip(chunks, shares, strict=True):
         number = 1 + max(_number(run) for run in runs)
         name = _job_name(wanted[runs[0]][0].name, runs, number)
         folder = job_folder(root, name)
-        yield Array(name, number, folder, runs, options, share or len(runs), image)
+        # More arrays than may run at a time go one after the other, in so many rows.
+        is_later = max_parallel is not None and len(names) >= max_parallel
+        after = names[-max_parallel] if is_later and max_parallel else None
+        yield Array(name, number, folder, runs, options, share, image, after)
+        names.append(name)
+
+
+def _shares(lengths: Sequence[int], max_parallel: int | None) -> list[int]:
+    """How many runs of each array may run at a time.
+
+    Arrays know nothing of each other, so they share out what may run in all, one by one.
+    """
+    if max_parallel is None:
+        return list(lengths)
+    shares = [1] * len(lengths)
+    while sum(shares) < max_parallel and shares != list(lengths):
+        for index, length in enumerate(lengths):
+            if shares[index] < length and sum(shares) < max_parallel:
+                shares[index] += 1
+    return shares
 
 
 def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vmcjob.errors import SchedulerError, VmcJobError
 from vmcjob.scheduler import commands
@@ -102,7 +102,8 @@ def _partitions() -> list[Partition]:
 
 def _test(array: Array) -> SchedulerError | str:
     """Why SLURM would refuse the array; where and when it would start it, if it would."""
-    done = commands.start(["sbatch", "--test-only"], array.script)
+    alone = replace(array, after=None)  # what it waits for is not there yet
+    done = commands.start(["sbatch", "--test-only"], alone.script)
     if done.returncode == 0:
         return done.stderr
     return SchedulerError(f"sbatch: {commands.words(done.stderr) or f'exit {done.returncode}'}")

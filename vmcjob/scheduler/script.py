@@ -26,7 +26,7 @@ OWNED = {
     "usage", "version", "wait", "wckey", "wrap",
 }  # fmt: skip
 GPU_OPTIONS = {"gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}
-_OURS = re.compile(r"#SBATCH --(array|chdir|error|output|signal)\b")
+_OURS = re.compile(r"#SBATCH --(array|chdir|dependency|error|output|signal)\b")
 _EXTRA = re.compile(r"(?P<key>[a-z][a-z0-9-]*)(?:=(?P<value>.+))?")
 
 

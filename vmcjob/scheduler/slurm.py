@@ -127,6 +127,7 @@ class _Progress:
         self.job_ids: dict[RunDir, str] = {}
         self.aside: dict[RunDir, RunDir | None] = {}
         self.behind: list[Skipped] = []
+        self._numbers: dict[str, str] = {}  # of the jobs, by their names
         self._tasks = tasks
         self._is_anew = is_anew
         self._now = time.time()
@@ -136,8 +137,13 @@ class _Progress:
         answer = ask(array)
         first = array.first(answer.n_jobs)
         ready = tuple(filter(self._prepare, first.runs))
+        after = self._numbers.get(array.after or "")
         if ready:
-            self.job_ids |= _send(replace(first, runs=ready), self._now)
+            sent = _send(replace(first, runs=ready, after=after), self._now)
+            self.job_ids |= sent
+            after = sent[ready[0]].partition("_")[0]
+        if after is not None:  # what comes after an array that was not sent follows the one before
+            self._numbers[array.job_name] = after
         self.leave(array.runs[len(first.runs) :], LATER, answer.shortage)
 
     def leave(self, runs: Iterable[RunDir], reason: str, error: VmcJobError | None) -> None:
