@@ -148,6 +148,61 @@ def test_a_table_that_cannot_be_written_is_an_error_with_its_path(results):
     assert "absent/table.csv: cannot be written" in done.stderr
 
 
+def test_a_dash_means_standard_output(results):
+    done = results.run("aggregate", "-o", "-")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert wrote(results)
+    assert done.stdout == (results.cwd / "table.csv").read_text()
+    assert not (results.cwd / "-").exists()
+    both = results.run("aggregate", "-o", "-", "--json")
+    assert (both.returncode, both.stdout) == (2, "")
+    assert both.stderr == "-o - and --json both want standard output; choose one\n"
+
+
+def wrote(shell: Shell) -> bool:
+    """A table in a file, to compare with."""
+    return shell.run("aggregate", "-o", "table.csv").stderr == "wrote table.csv\n"
+
+
+ELSEWHERE = "belongs to runs; write the table elsewhere"
+
+
+@pytest.mark.parametrize(
+    ("path", "sentence"),
+    [
+        ("h.toml", "exists and is no table of vmcjob; remove it, or write to another file"),
+        ("runs", "is a directory; name a file in it"),
+        (
+            "runs/h2-0000000000/spec.toml",
+            "h2-0000000000 belongs to runs; write the table elsewhere",
+        ),
+        ("runs/h2-0000000000/new.csv", "h2-0000000000 belongs to runs; write the table elsewhere"),
+        (
+            "runs/h2-0000000000/run.zarr/zarr.json",
+            "h2-0000000000 belongs to runs; write the table elsewhere",
+        ),
+        ("runs/.local/queue.lock", ".local belongs to runs; write the table elsewhere"),
+    ],
+)
+def test_a_table_overwrites_nothing_but_tables(results, path, sentence):
+    target = results.cwd / path
+    before = target.read_bytes() if target.is_file() else None
+    done = results.run("aggregate", "-o", path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"{path}: {sentence}\n"
+    assert (target.read_bytes() if target.is_file() else None) == before
+
+
+def test_a_table_may_replace_a_table_and_go_through_a_link(results):
+    assert wrote(results)
+    before = (results.cwd / "table.csv").read_text()
+    (results.cwd / "table.csv").write_text(before.splitlines()[0] + "\n")
+    (results.cwd / "link.csv").symlink_to("table.csv")
+    assert results.run("aggregate", "-o", "link.csv").stderr == "wrote link.csv\n"
+    assert (results.cwd / "link.csv").is_symlink()
+    assert (results.cwd / "table.csv").read_text() == before
+
+
 def test_without_runs_there_is_an_empty_table(shell):
     done = shell.run("aggregate", "--json")
     assert done.returncode == 0

@@ -7,7 +7,8 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
-from vmcjob.cli.screen import put_json, put_table, say
+from vmcjob.cli.screen import put, put_json, put_table, say
+from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, Column, count, format_energy
 from vmcjob.errors import IncompleteError, UsageError, VmcJobError
 
@@ -37,7 +38,10 @@ def aggregate(
     runs: RunsRoot = None,
     as_json: AsJson = False,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="CSV", help="Write a table too.")
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="CSV", help="Write a table too; - for standard output alone."
+        ),
     ] = None,
 ) -> None:
     """Turn finished runs into energies with error bars, in hartree.
@@ -49,7 +53,11 @@ def aggregate(
     from vmcjob.scheduler import Watch
     from vmcjob.status import rows
 
+    if output == STDOUT and as_json:
+        raise UsageError("-o - and --json both want standard output; choose one")
     chosen = select_runs(selectors, site, runs)
+    if output is not None:
+        require_writable(output, chosen)
     found, errors = rows(chosen, Watch().look(chosen))
     table = make_table(
         RunResult(
@@ -66,10 +74,14 @@ def aggregate(
     )
     if as_json:
         put_json(table.to_json())
+    elif output == STDOUT:
+        put(table.to_csv().rstrip("\n"))
     else:
         _show(table)
-    if output is not None:
-        _write(output, table.to_csv())
+    for run_id, reason in () if as_json else (*table.excluded, *table.contained):
+        say(f"left out: {run_id}  {reason}", "dim")
+    if output not in (None, STDOUT):
+        write_table(output, table.to_csv())
     if errors or table.excluded or not all(row.converged for row in table.rows):
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
 
@@ -100,7 +112,7 @@ def _correlation(row: "Row") -> str:
 
 
 def _show(table: "Table") -> None:
-    """The table on standard output, what is not in it on standard error."""
+    """The table for people."""
     if table.rows:
         put_table(
             COLUMNS,
@@ -121,8 +133,6 @@ def _show(table: "Table") -> None:
                 for row in table.rows
             ],
         )
-    for run_id, reason in (*table.excluded, *table.contained):
-        say(f"left out: {run_id}  {reason}", "dim")
 
 
 def _summary(table: "Table") -> str:
@@ -132,12 +142,3 @@ def _summary(table: "Table") -> str:
     if table.excluded:
         parts.append(f"{count(len(table.excluded), 'run')} left out")
     return ", ".join(parts) or "not all runs could be read"
-
-
-def _write(path: Path, text: str) -> None:
-    """Write the CSV table where the user wants it."""
-    try:
-        path.write_text(text, "utf-8")
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
-    say(f"wrote {path}", "dim")

@@ -1,0 +1,63 @@
+"""Where `aggregate -o` may write its table, and how: never over what is not a table of ours."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmcjob.cli.screen import say
+from vmcjob.errors import UsageError
+
+if TYPE_CHECKING:
+    from vmcjob.rundir import RunDir
+
+STDOUT = Path("-")
+HEADER = b"name,runs,n_steps,energy,"  # how a table begins, whatever columns come behind
+
+
+def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
+    """UsageError where a table would do harm; before the work that it takes to make one."""
+    if path == STDOUT:
+        return
+    _refuse_folders_of_runs(path, chosen)
+    try:
+        if not path.exists():
+            return
+        if path.is_dir():
+            raise UsageError(f"{path}: is a directory; name a file in it")
+        if path.is_file() and not _is_table(path):
+            raise UsageError(
+                f"{path}: exists and is no table of vmcjob; remove it, or write to another file"
+            )
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+
+
+def write_table(path: Path, text: str) -> None:
+    """Write the table, a file as a whole; /dev/stderr and the like as they take it."""
+    from vmcjob.rundir.files import write_whole
+
+    try:
+        if path.exists() and not path.is_file():
+            path.write_text(text, "utf-8")
+        else:
+            write_whole(path.resolve(), text)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    say(f"wrote {path}", "dim")
+
+
+def _refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
+    from vmcjob.rundir import RunDir
+
+    roots = {run.path.resolve().parent for run in chosen}
+    for folder in path.resolve().parents:
+        is_hidden = folder.parent in roots and folder.name.startswith(".")
+        if is_hidden or RunDir(folder).exists:
+            raise UsageError(f"{path}: {folder.name} belongs to runs; write the table elsewhere")
+
+
+def _is_table(path: Path) -> bool:
+    """Whether a file is empty or one of our tables, which may be replaced."""
+    with open(path, "rb") as file:
+        begin = file.read(len(HEADER))
+    return begin in (b"", HEADER)
