@@ -17,10 +17,15 @@ os.environ.setdefault("NPROC", "8")
 # compiles in its own process has programs of its own.
 jax.config.update("jax_enable_compilation_cache", False)
 
+# Most of the time goes into compiling what runs for milliseconds: in the tests' own processes, LLVM
+# may leave out its expensive passes. Workers compile as they do for users.
+jax.config.update("jax_disable_most_optimizations", True)
+
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How thorough the tests are that have no natural end."""
     parser.addoption("--kills", type=int, default=2, help="SIGKILLs for each kind of run")
+    parser.addoption("--full-matrix", action="store_true", help="what is marked full_matrix, too")
     parser.addoption("--cases", type=int, default=20_000, help="damaged specs")
 
 
@@ -30,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
         folder = tempfile.TemporaryDirectory(prefix="vmcjob-compiled-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)
         os.environ["JAX_COMPILATION_CACHE_DIR"] = folder.name
-        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.1"
+        os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
 @pytest.fixture
@@ -47,16 +52,20 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(("first_kill", "n_kills"), batches)
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what takes hours and was not asked for; the summary counts it as deselected."""
+    if config.getoption("--full-matrix"):
+        return
+    left_out = [item for item in items if item.get_closest_marker("full_matrix")]
+    if left_out:
+        items[:] = [item for item in items if item.get_closest_marker("full_matrix") is None]
+        config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture
 def n_cases(request: pytest.FixtureRequest) -> int:
     """How many damaged specs to read."""
     return int(str(request.config.getoption("--cases")))
-
-
-@pytest.fixture
-def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Workers that compile, for tests about just that."""
-    monkeypatch.setenv("JAX_ENABLE_COMPILATION_CACHE", "false")
 
 
 @pytest.fixture

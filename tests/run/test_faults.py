@@ -11,12 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.run import fake
 from tests.run.harness import assert_same, finish, has_committed, make_run, results, start
 from tests.runs import make_run as make_idle_run
 from vmcjob.rundir import Outcome, RunDir
 from vmcjob.store import RunStore
 
-# `vmcjob run`, where every call of one kind fails below the store once the file "broken" is there.
+# A worker where every call of one kind fails below the store once the file "broken" is there.
 FAULTY = """
 import os, sys
 from pathlib import Path
@@ -40,9 +41,9 @@ elif operation == "fsync":
 else:
     break_on(Path, "replace", lambda path, target: target)
 
-sys.argv = ["vmcjob", "run", str(run)]
-from vmcjob.cli import main
-main()
+sys.argv = ["vmcjob", str(run)]
+from tests.run import fake
+fake.main()
 """
 
 
@@ -50,7 +51,7 @@ main()
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """One run from beginning to end."""
     run = make_run(tmp_path_factory.mktemp("undisturbed"))
-    code, log = finish(start(run))
+    code, log = finish(start(run, program=fake.PROGRAM))
     assert code == 0, log
     return run
 
@@ -78,7 +79,7 @@ def test_a_run_whose_disk_failed_says_so_and_resumes_to_the_same_bits(
     assert f"run.zarr: cannot commit: [Errno {number}] {os.strerror(number)}" in outcome.message
     assert 5 <= RunStore.open(run.store_path).n_committed["train"] <= 60
     (tmp_path / "broken").unlink()
-    assert finish(start(run))[0] == 0
+    assert finish(start(run, program=fake.PROGRAM))[0] == 0
     assert_same(results(run), results(undisturbed))
 
 
@@ -173,7 +174,7 @@ def test_a_full_disk_ends_a_run_which_resumes_when_there_is_room(
 ) -> None:
     """Filled to the last byte under a working run: exit code 1, a sentence, and nothing lost."""
     run = make_run(small_disk)
-    worker = start(run)
+    worker = start(run, program=fake.PROGRAM)
     has_begun = has_committed(run, "train", 5)
     while not has_begun():
         assert worker.poll() is None
@@ -184,7 +185,7 @@ def test_a_full_disk_ends_a_run_which_resumes_when_there_is_room(
     assert os.strerror(errno.ENOSPC) in log
     assert 5 <= RunStore.open(run.store_path).n_committed["train"] <= 60
     (small_disk / "filler").unlink()
-    assert finish(start(run))[0] == 0
+    assert finish(start(run, program=fake.PROGRAM))[0] == 0
     assert_same(results(run), results(undisturbed))
 
 

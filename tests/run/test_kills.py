@@ -1,4 +1,8 @@
-"""Runs killed at random moments, again and again: `pytest tests/run/test_kills.py --kills 34`."""
+"""Runs killed at random moments, again and again.
+
+By default the fake calculation on one and on two devices, and one real one; with
+`--full-matrix --kills 34`, three kinds of optimizers on one and on two devices, so often each.
+"""
 
 import random
 import signal
@@ -11,17 +15,37 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.run.harness import HELIUM, assert_same, finish, make_run, results, start
+from tests.run import fake
+from tests.run.harness import HELIUM, PROGRAM, assert_same, finish, make_run, results, start
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.store import RunStore
 
 SHORT = HELIUM.replace('kind = "sr"\ncg_iterations = 3\n', 'kind = "{}"\n').replace("60", "100")
 
 
-@pytest.mark.parametrize("n_devices", [1, 2])
-@pytest.mark.parametrize("kind", ["sr", "spring", "kfac"])
+REAL = [
+    pytest.param(kind, n, PROGRAM, marks=mark)
+    for kind, n, mark in (
+        ("spring", 2, pytest.mark.slow),
+        ("spring", 1, pytest.mark.full_matrix),
+        ("sr", 1, pytest.mark.full_matrix),
+        ("sr", 2, pytest.mark.full_matrix),
+        ("kfac", 1, pytest.mark.full_matrix),
+        ("kfac", 2, pytest.mark.full_matrix),
+    )
+]
+
+
+@pytest.mark.parametrize(
+    ("kind", "n_devices", "program"), [("sr", 1, fake.PROGRAM), ("sr", 2, fake.PROGRAM), *REAL]
+)
 def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
-    kind: str, n_devices: int, first_kill: int, n_kills: int, tmp_path: Path
+    kind: str,
+    n_devices: int,
+    program: tuple[str, ...],
+    first_kill: int,
+    n_kills: int,
+    tmp_path: Path,
 ) -> None:
     """After every SIGKILL the store opens and holds nothing but what the undisturbed run computed.
 
@@ -33,18 +57,18 @@ def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
     moments = random.Random(f"{kind} on {n_devices} after {first_kill}")
     for name in ("compiled", "undisturbed"):  # those to be killed need not compile either
         undisturbed = make_run(tmp_path / name, SHORT.format(kind))
-        code, log = finish(start(undisturbed, n_devices))
+        code, log = finish(start(undisturbed, n_devices, program))
         assert code == 0, log
     expected, seconds = results(undisturbed), working_seconds(undisturbed)
     run, kills = make_run(tmp_path / "0", SHORT.format(kind)), 0
     while kills < n_kills:
-        if is_killed(run, n_devices, moments.uniform(0, seconds)):
+        if is_killed(run, n_devices, program, moments.uniform(0, seconds)):
             kills += 1
             assert_begins(expected, run)
         else:
             assert_same(results(run), expected)
             run = make_run(tmp_path / str(kills), SHORT.format(kind))
-    code, log = finish(start(run, n_devices))
+    code, log = finish(start(run, n_devices, program))
     assert code == 0, log
     assert_same(results(run), expected)
 
@@ -54,9 +78,9 @@ def working_seconds(run: RunDir) -> float:
     return float(RunStore.open(run.store_path).series("evaluate")["wall_time"][-1])
 
 
-def is_killed(run: RunDir, n_devices: int, seconds: float) -> bool:
+def is_killed(run: RunDir, n_devices: int, program: tuple[str, ...], seconds: float) -> bool:
     """Kill a worker so long after it began to work; False if it was done by then."""
-    worker = start(run, n_devices)
+    worker = start(run, n_devices, program)
     while worker.poll() is None and not is_working(run, worker.pid):
         time.sleep(0.005)
     with suppress(subprocess.TimeoutExpired):

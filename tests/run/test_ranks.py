@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.run import fake
 from tests.run.harness import (
-    PROGRAM,
     assert_same,
     finish,
     free_address,
@@ -81,6 +81,7 @@ def n_committed(run: RunDir) -> dict[str, int]:
     return RunStore.open(run.store_path).n_committed
 
 
+@pytest.mark.slow
 def test_ranks_compute_what_one_process_does_with_as_many_devices(
     undisturbed: RunDir, tmp_path: Path
 ) -> None:
@@ -103,6 +104,7 @@ def test_ranks_compute_what_one_process_does_with_as_many_devices(
     assert provenance["devices"] == "2 ranks of 2 × cpu"
 
 
+@pytest.mark.slow
 def test_a_killed_rank_takes_the_others_down_and_the_run_continues(
     undisturbed: RunDir, tmp_path: Path
 ) -> None:
@@ -128,7 +130,7 @@ def test_a_killed_rank_takes_the_others_down_and_the_run_continues(
 def test_when_the_first_rank_is_killed_the_others_end(tmp_path: Path) -> None:
     """There is nobody left who could write; the run is dead."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
-    first, second = start_ranks(run, 1, 1)
+    first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     assert signal_when(first, signal.SIGKILL, has_committed(run, "train", 1)) == -signal.SIGKILL
     since = time.monotonic()
     assert finish(second)[0] != 0
@@ -139,13 +141,14 @@ def test_when_the_first_rank_is_killed_the_others_end(tmp_path: Path) -> None:
 def test_a_stop_asked_of_one_rank_stops_all_at_the_same_step(tmp_path: Path) -> None:
     """With a commit; and another number of ranks and devices goes on from there."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 40", "steps = 100000"))
-    first, second = start_ranks(run, 1, 1)
+    first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     assert signal_when(second, signal.SIGTERM, has_committed(run, "train", 5)) == 0
     assert finish(first)[0] == 75
     done = n_committed(run)["train"]
     assert outcome_of(run).outcome is Outcome.PREEMPTED
     assert outcome_of(run).message == f"stopped by SIGTERM; continues from train step {done}/100000"
-    assert signal_when(start(run), signal.SIGTERM, has_committed(run, "train", done + 1)) == 75
+    again = start(run, program=fake.PROGRAM)
+    assert signal_when(again, signal.SIGTERM, has_committed(run, "train", done + 1)) == 75
     assert outcome_of(run).outcome is Outcome.PREEMPTED
 
 
@@ -164,7 +167,7 @@ def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path, cause: Cause)
 def test_a_rank_without_memory_ends_the_run_where_the_others_have_enough(tmp_path: Path) -> None:
     """They are in the middle of the step, waiting for it, and go on when submitted again."""
     run = make_run(tmp_path, HYDROGEN)
-    programs = PROGRAM, unlucky("evaluate", 30, Cause.OUT_OF_MEMORY)
+    programs = fake.PROGRAM, unlucky("evaluate", 30, Cause.OUT_OF_MEMORY)
     address = free_address()
     first, second = (
         start(run, 1, program, Rank(index, 2, address)) for index, program in enumerate(programs)
@@ -181,7 +184,7 @@ def test_a_rank_without_memory_ends_the_run_where_the_others_have_enough(tmp_pat
 def test_a_rank_that_falls_silent_is_not_waited_for(tmp_path: Path) -> None:
     """As when its node is gone without a word, and always where collectives run on GPUs."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
-    first, second = start_ranks(run, 1, 1)
+    first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     freeze_when(second, run)
     since = time.monotonic()
     assert finish(first)[0] != 0

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.run import fake
 from tests.run.harness import (
     HELIUM,
     assert_same,
@@ -21,14 +22,18 @@ from vmcjob.rundir import Phase, RunDir
 from vmcjob.spec import Sr, parse_spec
 from vmcjob.store import RunStore
 
-# `vmcjob run`, in which one step of a phase goes wrong for as long as no care is taken.
+# A worker in which one step of a phase goes wrong for as long as no care is taken.
 UNLUCKY = """
 import sys
-phase, index, cause = sys.argv[1], int(sys.argv[2]), sys.argv[3]
+kind, phase, index, cause = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv[4]
 import jax
+from tests.run import fake
+from vmcjob.cli import main
 from vmcjob.vmc.loop import Vmc
 
-make_step = getattr(Vmc, f"{phase}_step")
+owner = {"real": Vmc, "fake": fake.HarmonicWell}[kind]
+
+make_step = getattr(owner, f"{phase}_step")
 
 def make_unlucky_step(self):
     step = make_step(self)
@@ -41,16 +46,17 @@ def make_unlucky_step(self):
         return state, info
     return unlucky
 
-setattr(Vmc, f"{phase}_step", make_unlucky_step)
-sys.argv = ["vmcjob", "run", *sys.argv[4:]]
-from vmcjob.cli import main
+setattr(owner, f"{phase}_step", make_unlucky_step)
+if kind == "fake":
+    fake.install()
+sys.argv = ["vmcjob", "run", *sys.argv[5:]]
 main()
 """
 
 
-def unlucky(phase: str, index: int, cause: Cause) -> tuple[str, ...]:
+def unlucky(phase: str, index: int, cause: Cause, kind: str = "fake") -> tuple[str, ...]:
     """The program of a worker whose step `index` of a phase goes wrong once."""
-    return "-c", UNLUCKY, phase, str(index), cause
+    return "-c", UNLUCKY, kind, phase, str(index), cause
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +88,17 @@ def test_a_run_killed_after_a_rollback_resumes_to_the_same_bits(
     run = make_run(tmp_path)
     worker = start(run, program=unlucky("train", 0, Cause.NOT_FINITE))
     assert signal_when(worker, signal.SIGKILL, has_committed(run, "train", 7)) == -signal.SIGKILL
-    assert finish(start(run))[0] == 0
+    assert finish(start(run, program=fake.PROGRAM))[0] == 0
     assert_same(results(run), results(retried))
 
 
-def test_a_lack_of_memory_in_evaluation_is_met_with_smaller_chunks(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["fake", pytest.param("real", marks=pytest.mark.slow)])
+def test_a_lack_of_memory_in_evaluation_is_met_with_smaller_chunks(
+    kind: str, tmp_path: Path
+) -> None:
     """The series are as long as planned; training, done before, is not repeated."""
     run = make_run(tmp_path)
-    code, log = finish(start(run, program=unlucky("evaluate", 30, Cause.OUT_OF_MEMORY)))
+    code, log = finish(start(run, program=unlucky("evaluate", 30, Cause.OUT_OF_MEMORY, kind)))
     assert code == 0, log
     store = RunStore.open(run.store_path)
     (rollback,) = (Rollback.from_json(record) for record in store.rollbacks)

@@ -4,6 +4,7 @@ import json
 import shutil
 import signal
 import subprocess
+import time
 from importlib.metadata import version
 from pathlib import Path
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import xarray
 
+from tests.run import fake
 from tests.run.harness import (
     HELIUM,
     assert_same,
@@ -41,6 +43,20 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
+@pytest.fixture(scope="module")
+def undisturbed_fake(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """One run of the fake calculation, which costs little, from beginning to end."""
+    run = make_run(tmp_path_factory.mktemp("undisturbed"))
+    code, log = finish(start_fake(run))
+    assert code == 0, log
+    return run
+
+
+def start_fake(run: RunDir, n_devices: int = 1) -> subprocess.Popen[str]:
+    """A worker with the fake calculation, going."""
+    return start(run, n_devices, fake.PROGRAM)
+
+
 def test_a_finished_run_says_so(undisturbed: RunDir) -> None:
     """Outcome, heartbeat and attempts agree, and the heartbeat ends on the result."""
     outcome, heartbeat = undisturbed.read_outcome(), undisturbed.read_heartbeat()
@@ -53,40 +69,38 @@ def test_a_finished_run_says_so(undisturbed: RunDir) -> None:
     assert [attempt["event"] for attempt in undisturbed.read_attempts()] == ["start", "end"]
 
 
-@pytest.mark.parametrize(("phase", "n_steps"), [("train", 7), ("evaluate", 20)])
-def test_a_killed_run_resumes_to_the_same_bits(
-    phase: str, n_steps: int, undisturbed: RunDir, tmp_path: Path
-) -> None:
-    """SIGKILL in training or evaluation, then the same command again: nothing differs.
+def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Path) -> None:
+    """SIGKILL in training and in evaluation, then the same command again: nothing differs.
 
     Catches anything left out of the checkpoint: keys, widths, the optimizer's memory, an
     equilibration done twice.
     """
     run = make_run(tmp_path)
-    code = signal_when(start(run), signal.SIGKILL, has_committed(run, phase, n_steps))
-    assert code == -signal.SIGKILL
-    assert RunStore.open(run.store_path).n_committed["evaluate"] < 60
+    for phase, n_steps in (("train", 7), ("evaluate", 20)):
+        code = signal_when(start(run), signal.SIGKILL, has_committed(run, phase, n_steps))
+        assert code == -signal.SIGKILL
+        assert RunStore.open(run.store_path).n_committed[phase] < 60
     code, log = finish(start(run))
     assert code == 0, log
     assert_same(results(run), results(undisturbed))
 
 
-def test_a_run_asked_to_stop_commits_and_exits_75(undisturbed: RunDir, tmp_path: Path) -> None:
+def test_a_run_asked_to_stop_commits_and_exits_75(undisturbed_fake: RunDir, tmp_path: Path) -> None:
     """SIGTERM: stopped at a block's edge, PREEMPTED, and taken up again to the same bits."""
     run = make_run(tmp_path)
-    assert signal_when(start(run), signal.SIGTERM, has_committed(run, "train", 5)) == 75
+    assert signal_when(start_fake(run), signal.SIGTERM, has_committed(run, "train", 5)) == 75
     outcome = run.read_outcome()
     assert outcome is not None
     assert outcome.outcome is Outcome.PREEMPTED
     done = RunStore.open(run.store_path).n_committed["train"]
     assert outcome.message == f"stopped by SIGTERM; continues from train step {done}/60"
-    worker = start(run)
+    worker = start_fake(run)
     while (beat := last_beat(run, worker)) is None or beat.phase in BEFORE_STEPS:
         assert worker.poll() is None
         assert beat is None or (beat.step, beat.n_steps) == (done, 60)
         assert beat is None or beat.energy is not None
     assert finish(worker)[0] == 0
-    assert_same(results(run), results(undisturbed))
+    assert_same(results(run), results(undisturbed_fake))
 
 
 def last_beat(run: RunDir, worker: subprocess.Popen[str]) -> Heartbeat | None:
@@ -95,11 +109,10 @@ def last_beat(run: RunDir, worker: subprocess.Popen[str]) -> Heartbeat | None:
     return heartbeat if heartbeat and heartbeat.pid == worker.pid else None
 
 
-@pytest.mark.usefixtures("uncompiled")
 def test_a_run_stopped_before_its_first_commit_says_that_it_begins_anew(tmp_path: Path) -> None:
     """Warm-up is not committed; and nobody waits for a compilation only to stop after it."""
     run = make_run(tmp_path)
-    worker = start(run)
+    worker = start_fake(run)
     assert signal_when(worker, signal.SIGTERM, lambda: last_beat(run, worker) is not None) == 75
     outcome, heartbeat = run.read_outcome(), run.read_heartbeat()
     assert outcome is not None
@@ -108,31 +121,39 @@ def test_a_run_stopped_before_its_first_commit_says_that_it_begins_anew(tmp_path
     assert (heartbeat.phase, heartbeat.step) == (Phase.COMPILING, 0)
 
 
-@pytest.mark.usefixtures("uncompiled")
+# A worker whose steps, and so the first one of every phase, take as long as some compilations.
+SLOW = """
+from tests.run import fake
+fake.STEP_S = 0.3
+fake.main()
+"""
+
+
 def test_a_run_says_that_it_compiles(tmp_path: Path) -> None:
     """Minutes without a step look like a hang, unless they are called by their name."""
     run = make_run(tmp_path)
-    worker = start(run)
+    worker = start(run, program=("-c", SLOW))
     phases: list[Phase] = []
     while Phase.TRAIN not in phases:
         assert worker.poll() is None
         beat = last_beat(run, worker)
         if beat is not None and beat.phase not in phases:
             phases.append(beat.phase)
+        time.sleep(0.01)
     assert signal_when(worker, signal.SIGTERM, lambda: True) == 75
     assert phases[:2] == [Phase.STARTING, Phase.COMPILING]
 
 
 def test_a_run_goes_on_when_its_output_is_to_be_kept_otherwise(
-    undisturbed: RunDir, tmp_path: Path
+    undisturbed_fake: RunDir, tmp_path: Path
 ) -> None:
     """What decides no numbers may change between attempts; the store stays as it was planned."""
     run = make_run(tmp_path)
-    assert signal_when(start(run), signal.SIGTERM, has_committed(run, "train", 5)) == 75
+    assert signal_when(start_fake(run), signal.SIGTERM, has_committed(run, "train", 5)) == 75
     run.write_spec_text(run.read_spec_text().replace("snapshots = 3", "snapshots = 20"))
-    code, log = finish(start(run))
+    code, log = finish(start_fake(run))
     assert code == 0, log
-    assert_same(results(run), results(undisturbed))
+    assert_same(results(run), results(undisturbed_fake))
 
 
 def test_a_finished_run_that_lost_its_store_is_not_begun_anew(
@@ -189,20 +210,21 @@ def test_a_wish_to_stop_holds_for_the_attempt_that_it_was_about(is_about_it, tmp
     """One for an earlier attempt is forgotten; one that came while JAX was imported is not."""
     run = make_run(tmp_path)
     run.write_cancellation(None)
-    worker = start(run)
+    worker = start_fake(run)
     if is_about_it:
         run.write_cancellation(Process.of_pid(worker.pid))
     assert signal_when(worker, signal.SIGTERM, lambda: last_beat(run, worker) is not None) == 75
     assert (run.read_cancellation() is not None) == is_about_it
 
 
-def test_a_finished_run_run_again_stays_as_it_is(undisturbed: RunDir) -> None:
+def test_a_finished_run_run_again_stays_as_it_is(undisturbed_fake: RunDir) -> None:
     """Nothing is appended, nothing computed anew."""
-    before = results(undisturbed)
-    assert finish(start(undisturbed))[0] == 0
-    assert_same(results(undisturbed), before)
+    before = results(undisturbed_fake)
+    assert finish(start_fake(undisturbed_fake))[0] == 0
+    assert_same(results(undisturbed_fake), before)
 
 
+@pytest.mark.slow
 def test_the_same_job_runs_on_two_devices(undisturbed: RunDir, tmp_path: Path) -> None:
     """Other random numbers, same physics: evaluated energies agree within five error bars.
 
@@ -223,8 +245,8 @@ def test_the_same_job_runs_on_two_devices(undisturbed: RunDir, tmp_path: Path) -
 def test_one_device_takes_up_what_two_began(tmp_path: Path) -> None:
     """Walkers are stored flat over devices."""
     run = make_run(tmp_path)
-    assert signal_when(start(run, 2), signal.SIGTERM, has_committed(run, "train", 5)) == 75
-    assert finish(start(run, 1))[0] == 0
+    assert signal_when(start_fake(run, 2), signal.SIGTERM, has_committed(run, "train", 5)) == 75
+    assert finish(start_fake(run, 1))[0] == 0
     assert RunStore.open(run.store_path).n_committed["evaluate"] == 60
 
 
@@ -247,7 +269,7 @@ def test_a_diverging_run_ends_as_such_and_keeps_the_last_finite_state(tmp_path: 
     wild = "[optimizer]\nlearning_rate = 1e25\nnorm_constraint = 1e60"
     once = "[train]\nrollbacks = 1"
     run = make_run(tmp_path, HELIUM.replace("[optimizer]", wild).replace("[train]", once))
-    code, _ = finish(start(run))
+    code, _ = finish(start_fake(run))
     outcome = run.read_outcome()
     assert code == 7
     assert outcome is not None
@@ -263,11 +285,11 @@ def test_a_diverging_run_ends_as_such_and_keeps_the_last_finite_state(tmp_path: 
 def test_a_second_worker_is_turned_away(tmp_path: Path) -> None:
     """The first one's work goes on; the second names it and touches nothing."""
     run = make_run(tmp_path, HELIUM.replace("steps = 60", "steps = 100000"))
-    first = start(run)
+    first = start_fake(run)
     has_begun = has_committed(run, "train", 1)
     while not has_begun():
         assert first.poll() is None
-    code, log = finish(start(run))
+    code, log = finish(start_fake(run))
     assert code == 1
     assert f"already being run by pid {first.pid}" in log
     assert "Traceback" not in log
@@ -275,11 +297,11 @@ def test_a_second_worker_is_turned_away(tmp_path: Path) -> None:
 
 
 def test_xarray_reads_a_store_while_it_grows_and_when_it_is_done(
-    undisturbed: RunDir, tmp_path: Path
+    undisturbed_fake: RunDir, tmp_path: Path
 ) -> None:
     """Labelled energies with units, by the field's own tool; NaN where nothing is yet."""
     run = make_run(tmp_path, HELIUM.replace("steps = 60", "steps = 100000"))
-    worker = start(run)
+    worker = start_fake(run)
     has_begun = has_committed(run, "train", 3)
     while not has_begun():
         assert worker.poll() is None
@@ -287,7 +309,7 @@ def test_xarray_reads_a_store_while_it_grows_and_when_it_is_done(
     assert live.sizes == {"step": 100000}
     assert 3 <= int(live.energy.notnull().sum()) < 100000
     assert signal_when(worker, signal.SIGTERM, lambda: True) == 75
-    done = xarray.open_zarr(str(undisturbed.store_path), group="evaluate", consolidated=False)
+    done = xarray.open_zarr(str(undisturbed_fake.store_path), group="evaluate", consolidated=False)
     assert done.energy.dims == ("step",)
     assert done.energy.attrs["units"] == "hartree"
     assert done.step.values.tolist() == list(range(1, 61))

@@ -1,0 +1,203 @@
+"""A worker with a calculation of its own, in NumPy: nothing to compile, and all else is real.
+
+`python -m tests.run.fake RUN_DIR` is `vmcjob run RUN_DIR`, but for the molecule: its electrons are
+in a harmonic well instead, each in ψ = exp(-a r²/2), and a is found by gradients with momentum.
+Like the real one it depends on seed, step, retry, width and every device's walkers, and on the
+optimizer's memory: whatever a checkpoint leaves out, or a device confuses, changes its numbers.
+"""
+
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import numpy as np
+
+from vmcjob.run import attempt
+from vmcjob.run.rollback import NO_CARE, Care
+from vmcjob.spec import JobSpec
+from vmcjob.vmc import devices, ranks
+from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, UpdateInfo
+from vmcjob.vmc.hartree_fock import HartreeFock
+from vmcjob.vmc.loop import EQUILIBRATE, EVALUATE, INITIAL, PRETRAIN, TRAIN, WARMUP, Step, stream
+from vmcjob.vmc.pretrain import PretrainInfo
+
+Number = Any  # NumPy's numbers, where the worker expects what comes back from devices as JAX's
+PROGRAM = ("-m", "tests.run.fake")
+STEP_S = 0.002  # as long as a step of a small molecule, in which there is time to be disturbed
+MOMENTUM = 0.9
+
+
+@dataclass(frozen=True)
+class HarmonicWell:
+    """Electrons in a well, sampled, measured and improved; steps as those of `Vmc`."""
+
+    spec: JobSpec
+    retry: int = 0
+    chunk_divisor: int = 1  # only for those who look at it
+
+    def warmup_step(self) -> Step:
+        return self._make_step(self._sample, WARMUP)
+
+    def train_step(self) -> Step:
+        return self._make_step(self._train, TRAIN)
+
+    def equilibrate_step(self) -> Step:
+        return self._make_step(self._sample, EQUILIBRATE)
+
+    def evaluate_step(self) -> Step:
+        return self._make_step(self._evaluate, EVALUATE)
+
+    def step(self) -> Step:
+        """One of pretraining."""
+        return self._make_step(self._pretrain, PRETRAIN)
+
+    def _make_step(self, work: Callable[..., tuple[LoopState, Any]], kind: int) -> Step:
+        def step(state: LoopState, index: jax.Array) -> tuple[LoopState, Any]:
+            time.sleep(STEP_S)
+            host = jax.tree.map(np.asarray, state)
+            moved, acceptance = self._move(host, kind, int(index))
+            new, info = work(moved, acceptance, int(index), kind)
+            alike = devices.replicate((new.params, new.optimizer, new.chain.width, info))
+            params, memory, width, info = alike
+            return LoopState(params, memory, ChainState(_shard(new.chain.r), width)), info
+
+        return step
+
+    def _move(self, state: LoopState, kind: int, index: int) -> tuple[LoopState, Number]:
+        """Walkers after a Metropolis move on each device; what all devices hold alike, once."""
+        params, memory, width = (
+            jax.tree.map(lambda leaf: leaf[0], tree)
+            for tree in (state.params, state.optimizer, state.chain.width)
+        )
+        n_devices, accepted, moved = len(state.chain.r), [], []
+        for device, r in enumerate(state.chain.r):
+            number = jax.process_index() * n_devices + device
+            random = np.random.default_rng(
+                [self.spec.seed, stream(kind, self.retry), index, number]
+            )
+            new = r + (width * random.normal(size=r.shape)).astype(r.dtype)
+            change = -params["a"] * np.sum(new**2 - r**2, axis=(1, 2))  # of 2 log|ψ|
+            is_accepted = np.log(random.uniform(size=len(r))) < change
+            moved.append(np.where(is_accepted[:, None, None], new, r))
+            accepted.append(np.mean(is_accepted))
+        r: Number = np.stack(moved)
+        return LoopState(params, memory, ChainState(r, width)), _mean(np.array(accepted))
+
+    def _measure(self, state: LoopState) -> tuple[np.ndarray, Number, Number]:
+        """Local energies, 3a/2 + (1 - a²) r²/2 for each electron; their mean and variance."""
+        a, r = state.params["a"], state.chain.r
+        n_electrons = r.shape[2]
+        r2 = np.sum(np.asarray(r, float) ** 2, axis=(2, 3))
+        e_loc = 1.5 * a * n_electrons + (1 - a**2) * r2 / 2
+        energy = _mean(e_loc)
+        return e_loc, energy, _mean((e_loc - energy) ** 2)
+
+    def _sample(
+        self, state: LoopState, acceptance: Number, index: int, kind: int
+    ) -> tuple[LoopState, Number]:
+        return (self._tuned(state, acceptance) if kind == WARMUP else state), acceptance
+
+    def _evaluate(
+        self, state: LoopState, acceptance: Number, index: int, kind: int
+    ) -> tuple[LoopState, StepInfo]:
+        _, energy, variance = self._measure(state)
+        is_finite = _is_finite(energy, variance, state.params["a"])
+        return state, StepInfo(energy, variance, acceptance, state.chain.width, None, is_finite)
+
+    def _train(
+        self, state: LoopState, acceptance: Number, index: int, kind: int
+    ) -> tuple[LoopState, StepInfo]:
+        """One step down the gradient 2 cov(E_loc, ∂ log ψ/∂a), with momentum."""
+        e_loc, energy, variance = self._measure(state)
+        score = -np.sum(np.asarray(state.chain.r, float) ** 2, axis=(2, 3)) / 2
+        gradient = 2 * _mean((e_loc - energy) * score)
+        options = self.spec.optimizer
+        rate: Number = options.learning_rate / (1 + index / options.decay_steps)
+        velocity = MOMENTUM * state.optimizer["velocity"] + 0.01 * gradient
+        params = {"a": state.params["a"] - rate * velocity}
+        new = self._tuned(LoopState(params, {"velocity": velocity}, state.chain), acceptance)
+        is_finite = _is_finite(energy, variance, params["a"])
+        update = UpdateInfo(abs(gradient), abs(rate * velocity), rate, 0 * rate)
+        width = state.chain.width
+        return new, StepInfo(energy, variance, acceptance, width, update, is_finite)
+
+    def _pretrain(
+        self, state: LoopState, acceptance: Number, index: int, kind: int
+    ) -> tuple[LoopState, PretrainInfo]:
+        """A tenth of the way to a = 1, the exact one."""
+        distance = state.params["a"] - 1
+        new = state._replace(params={"a": 1 + 0.9 * distance})
+        return self._tuned(new, acceptance), PretrainInfo(
+            distance**2, acceptance, _is_finite(distance)
+        )
+
+    def _tuned(self, state: LoopState, acceptance: Number) -> LoopState:
+        goal = self.spec.sampler.target_acceptance
+        width = np.asarray(state.chain.width * np.exp(0.5 * (acceptance - goal)))
+        return state._replace(chain=state.chain._replace(width=width))
+
+
+@dataclass(frozen=True)
+class WellCalculation:
+    """What `vmcjob.run.calculation.Calculation` is to the worker, of a well."""
+
+    vmc: HarmonicWell
+    pretraining: HarmonicWell | None
+    spec: JobSpec
+
+    def initial_state(self) -> LoopState:
+        """Depends on the seed alone."""
+        random = np.random.default_rng([self.spec.seed, INITIAL])
+        sampler = self.spec.sampler
+        width: Number = np.float64(sampler.width)
+        shape = (sampler.walkers, self.spec.system.n_electrons, 3)
+        r = random.normal(size=shape).astype(self.spec.numerics.dtype)
+        chain = ChainState(devices.shard(r), devices.replicate(width))
+        params = devices.replicate({"a": np.float64(0.5)})
+        return self.after_pretraining(LoopState(params, None, chain))
+
+    def after_pretraining(self, state: LoopState) -> LoopState:
+        """The same parameters and walkers, at rest."""
+        return state._replace(optimizer=devices.replicate({"velocity": np.float64(0.0)}))
+
+
+def build(spec: JobSpec, start: HartreeFock | None = None, care: Care = NO_CARE) -> WellCalculation:
+    """In place of `vmcjob.run.calculation.build`."""
+    spec = care.of_steps(spec)
+    well = HarmonicWell(spec, care.retries, care.chunk_divisor)
+    return WellCalculation(well, well if start else None, spec)
+
+
+def install() -> None:
+    """Let this process's worker calculate with wells."""
+    attempt.__dict__.update(build=build, describe_blocks=lambda calculation: ())
+
+
+def _mean(x: np.ndarray) -> Number:
+    """Over the walkers of all devices of all ranks."""
+    return np.mean(ranks.exchange(np.asarray(np.mean(x))))
+
+
+def _is_finite(*numbers: Number) -> Number:
+    return np.isfinite(numbers).all()
+
+
+def _shard(r: Number) -> jax.Array:
+    """This rank's walkers, back on its devices."""
+    return devices.shard(ranks.exchange(r).reshape(-1, *r.shape[2:]))
+
+
+def main() -> None:
+    """The command line of a worker."""
+    from vmcjob.cli import main as run_command
+
+    install()
+    sys.argv = ["vmcjob", "run", *sys.argv[1:]]
+    run_command()
+
+
+if __name__ == "__main__":
+    main()

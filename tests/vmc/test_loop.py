@@ -1,0 +1,56 @@
+"""The steps of a run: what they tell about numbers that are not finite."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import pytest
+from jax import Array
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import ChainState, LoopState, Optimizer, UpdateInfo
+from vmcjob.vmc.loop import Vmc, iterate
+
+
+@dataclass(frozen=True)
+class Breaking:
+    """An optimizer whose third update is not a number."""
+
+    def init(self, params: Array) -> Array:
+        return jnp.zeros_like(params)
+
+    def update(
+        self, params: Array, state: Array, r: Array, e_loc: Array, step: Array
+    ) -> tuple[Array, Array, UpdateInfo]:
+        del r, e_loc
+        zero = jnp.zeros(())
+        return jnp.where(step == 2, jnp.nan, params), state, UpdateInfo(zero, zero, zero, zero)
+
+
+def log_psi(a: Array, r: Array) -> Array:
+    return -a * jnp.sum(r**2)
+
+
+def start_of(optimizer: Optimizer, energy: float) -> tuple[Vmc, LoopState]:
+    """A calculation whose local energies are all the same."""
+    vmc = Vmc(log_psi, lambda a, r: energy + 0.0 * a, optimizer, 0, 1, 0.5)
+    a = jnp.ones(())
+    r = jax.random.normal(jax.random.key(0), (8, 2, 3))
+    chain = ChainState(devices.shard(r), devices.replicate(jnp.ones(())))
+    return vmc, LoopState(devices.replicate(a), devices.replicate(optimizer.init(a)), chain)
+
+
+def test_parameters_that_are_not_finite_are_told_of() -> None:
+    """At once, though the energy was measured before the update and is as it should be."""
+    vmc, state = start_of(Breaking(), -1.0)
+    infos = [devices.unreplicate(done.info) for done in iterate(vmc.train_step(), state, 0, 3)]
+    assert [bool(info.is_finite) for info in infos] == [True, True, False]
+    assert [float(info.energy) for info in infos] == [-1.0, -1.0, -1.0]
+
+
+@pytest.mark.parametrize("energy", [jnp.nan, jnp.inf])
+def test_energies_that_are_not_finite_are_told_of(energy: float) -> None:
+    """In evaluation too, where nothing else could show it."""
+    vmc, state = start_of(Breaking(), energy)
+    (done,) = iterate(vmc.evaluate_step(), state, 0, 1)
+    assert not devices.unreplicate(done.info).is_finite
