@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vmcjob.errors import NotFoundError, SchedulerError, UsageError
+from vmcjob.errors import NotFoundError, RunDirError, UsageError
 from vmcjob.rundir import RunDir, Submission
 
 
@@ -50,7 +50,7 @@ def adopt(run: RunDir, submission: Submission, job_id: str) -> None:
         for path in folder.glob(".submission_file_*.sh"):
             os.replace(path, script)
     except OSError as error:
-        raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise RunDirError(f"{folder}: cannot be written: {error.strerror}") from None
     run.write_submission(replace(submission, job_id=job_id))
 
 
@@ -76,7 +76,7 @@ def read_job_logs(run: RunDir, seen: dict[Path, int], rank: int | None = None) -
                     seen[path] += len(piece)
                     yield piece
         except OSError as error:
-            raise SchedulerError(f"{path}: cannot be read: {error.strerror}") from None
+            raise RunDirError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 def _find_job_logs(run: RunDir, rank: int | None) -> list[Path]:

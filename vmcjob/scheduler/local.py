@@ -93,7 +93,7 @@ def start_launcher(root: Path) -> subprocess.Popen[bytes]:
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
     except OSError as error:
-        raise SchedulerError(f"cannot start a launcher in {root}: {error.strerror}") from None
+        raise RunDirError(f"cannot start a launcher in {root}: {error.strerror}") from None
 
 
 def give_order(launcher: subprocess.Popen[bytes], order: Order, root: Path) -> None:
@@ -215,7 +215,7 @@ def _local_dir(root: Path) -> Path:
     try:
         path.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise SchedulerError(f"{path}: cannot be made: {error.strerror}") from None
+        raise RunDirError(f"{path}: cannot be made: {error.strerror}") from None
     return path
 
 
@@ -224,7 +224,7 @@ def _open_lock(root: Path, name: str) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
-        raise SchedulerError(f"{path}: cannot be opened: {error.strerror}") from None
+        raise RunDirError(f"{path}: cannot be opened: {error.strerror}") from None
 
 
 def _try_lock(descriptor: int) -> bool:
@@ -234,5 +234,5 @@ def _try_lock(descriptor: int) -> bool:
     except BlockingIOError:
         return False
     except OSError as error:
-        raise SchedulerError(f"this file system does not lock files: {error.strerror}") from None
+        raise RunDirError(f"this file system does not lock files: {error.strerror}") from None
     return True

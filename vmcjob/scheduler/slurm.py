@@ -4,7 +4,7 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -108,7 +108,7 @@ def submit(
         for array in planned.arrays:
             try:
                 done.send(array)
-            except SchedulerError as error:
+            except (SchedulerError, RunDirError) as error:
                 if not done.job_ids:
                     raise
                 done.leave(array.runs, LATER, error)
@@ -201,24 +201,25 @@ def _send(array: Array, now: float) -> dict[RunDir, str]:
     """Record the runs' job, submit it, record its id."""
     before = {run: run.read_submission() for run in array.runs}
     is_array = len(array.runs) > 1
-    for index, run in enumerate(array.runs):
-        run.write_submission(
-            Submission(
-                scheduler="slurm",
-                job_id=None,
-                submitted_at=now,
-                job_name=array.job_name,
-                array_index=index if is_array else None,
-                number=array.number,
-            )
-        )
     try:
+        for index, run in enumerate(array.runs):
+            run.write_submission(
+                Submission(
+                    scheduler="slurm",
+                    job_id=None,
+                    submitted_at=now,
+                    job_name=array.job_name,
+                    array_index=index if is_array else None,
+                    number=array.number,
+                )
+            )
         job_ids = _run_sbatch(array)
-    except SchedulerError:
+    except (SchedulerError, RunDirError):
         # SLURM may have taken the job and its answer been lost: then the record must stand.
         if not _has_job(array):
             for run, submission in before.items():
-                run.clear_submission() if submission is None else run.write_submission(submission)
+                with suppress(RunDirError):
+                    _restore(run, submission)
         raise
     for run, job_id in zip(array.runs, job_ids, strict=True):
         submission = run.read_submission()
@@ -226,6 +227,14 @@ def _send(array: Array, now: float) -> dict[RunDir, str]:
         if submission is not None and submission.job_id is None:
             run.write_submission(replace(submission, job_id=job_id))
     return dict(zip(array.runs, job_ids, strict=True))
+
+
+def _restore(run: RunDir, submission: Submission | None) -> None:
+    """Let a run be as it was before a submission that came to nothing."""
+    if submission is None:
+        run.clear_submission()
+    else:
+        run.write_submission(submission)
 
 
 def _has_job(array: Array) -> bool:
@@ -247,7 +256,7 @@ def _run_sbatch(array: Array) -> list[str]:
             with executor.batch():
                 jobs = [executor.submit(supervisor) for supervisor in array.supervisors()]
     except OSError as error:
-        raise SchedulerError(f"{array.folder}: cannot be written: {error.strerror}") from None
+        raise RunDirError(f"{array.folder}: cannot be written: {error.strerror}") from None
     except slurm.utils.FailedJobError as error:
         raise SchedulerError(f"sbatch: {commands.words(str(error))}") from None
     except (slurm.utils.FailedSubmissionError, RuntimeError) as error:
