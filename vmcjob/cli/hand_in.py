@@ -9,7 +9,7 @@ import typer
 
 from vmcjob.cli.app import INTERRUPTED
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
-from vmcjob.cli.screen import put, put_json, put_table, say
+from vmcjob.cli.screen import put_drawn, put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, count, format_point, relative
 from vmcjob.errors import IncompleteError, UsageError, combine
 
@@ -206,7 +206,7 @@ def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:
     except KeyboardInterrupt:
         say(f"\ndetached; the runs go on: vmcjob status -w{where}")
         raise typer.Exit(INTERRUPTED) from None
-    (say if as_json else put)(draw_status(ended))
+    put_drawn(draw_status(ended), is_talk=as_json)
     receipt.wait()  # whoever comes next may move the runs away, or remove them
     if any(row.state != "FINISHED" for row in ended):
         raise typer.Exit(SOME_FAILED)

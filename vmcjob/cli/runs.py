@@ -3,6 +3,7 @@
 import shutil
 import sys
 import time
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -22,13 +23,22 @@ from vmcjob.cli.options import (
     select_run,
     select_runs,
 )
-from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put, put_json, put_table, say
+from vmcjob.cli.screen import (
+    can_redraw,
+    draw_table,
+    is_terminal,
+    put_drawn,
+    put_json,
+    put_table,
+    say,
+)
 from vmcjob.cli.text import (
     Cell,
     Column,
     format_duration,
     format_energy,
     format_point,
+    make_visible,
 )
 from vmcjob.errors import NotFoundError, VmcJobError, combine
 
@@ -96,7 +106,7 @@ def status(
     if as_json:
         put_json(_document(found), is_compact=watch)
     elif found:
-        put(draw_status(found))
+        put_drawn(draw_status(found))
         _say_counts(found)
     if problems := [error for error in (slurm.error, *errors) if error is not None]:
         raise combine(problems)
@@ -123,8 +133,9 @@ def logs(
     """Print what the workers of one run said."""
     run = select_run(selector, site, runs)
     read = _job_reader(run, rank) if is_job else _worker_reader(run, rank or 0)
+    decoder = getincrementaldecoder("utf-8")("backslashreplace")
     for piece in _follow_log(run, read) if follow else read():
-        sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.write(make_visible(decoder.decode(piece)).encode("utf-8"))
         sys.stdout.buffer.flush()
 
 
@@ -237,11 +248,11 @@ def _canvas(as_json: bool) -> "Iterator[Callable[[list[Row]], None]]":
     if as_json:
         yield lambda found: put_json(_document(found), is_compact=True)
     elif not can_redraw(sys.stdout):
-        yield lambda found: put(draw_status(found) + "\n")
+        yield lambda found: put_drawn(draw_status(found) + "\n")
     else:
         sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, without a cursor
         try:
-            yield lambda found: put("\x1b[H\x1b[J" + _cut_to_screen(draw_status(found)))
+            yield lambda found: put_drawn("\x1b[H\x1b[J" + _cut_to_screen(draw_status(found)))
         finally:
             sys.stdout.write("\x1b[?25h\x1b[?1049l")
             sys.stdout.flush()

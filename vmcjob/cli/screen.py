@@ -10,12 +10,17 @@ from typing import TextIO
 
 import typer
 
-from vmcjob.cli.text import Cell, Column, paint, render_table
+from vmcjob.cli.text import Cell, Column, make_visible, paint, render_table
 
 
 def put(text: str) -> None:
-    """Data: what a pipe wants to read."""
-    typer.echo(text)
+    """Data: what a pipe wants to read, whoever wrote it, with control characters made visible."""
+    typer.echo(make_visible(text))
+
+
+def put_drawn(text: str, *, is_talk: bool = False) -> None:
+    """Text of our own making, with colours and moves of the cursor."""
+    typer.echo(text, err=is_talk)
 
 
 def put_json(document: object, *, is_compact: bool = False) -> None:
@@ -37,6 +42,7 @@ def draw_table(columns: list[Column], rows: list[list[Cell]]) -> str:
 
 def say(text: str, style: str = "") -> None:
     """Talk: what a person wants to read beside the data."""
+    text = make_visible(text)
     typer.echo(paint(text, style) if shows_colour(sys.stderr) else text, err=True)
 
 

@@ -9,8 +9,16 @@ from typing import TYPE_CHECKING, Any
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
 from vmcjob.cli.runs import row_document
-from vmcjob.cli.screen import draw_table, put, put_json
-from vmcjob.cli.text import Cell, Column, align_facts, format_energy, format_point, format_time
+from vmcjob.cli.screen import draw_table, put_drawn, put_json
+from vmcjob.cli.text import (
+    Cell,
+    Column,
+    align_facts,
+    format_energy,
+    format_point,
+    format_time,
+    make_visible,
+)
 from vmcjob.errors import RunDirError, SpecError, VmcJobError, combine
 
 if TYPE_CHECKING:
@@ -41,7 +49,7 @@ def show(
     if as_json:
         put_json(_document(row, record, errors))
     else:
-        put("\n\n".join(_sections(row, record, errors)))
+        put_drawn("\n\n".join(_sections(row, record, errors)))
     if errors:
         raise combine(errors)
 
@@ -76,19 +84,19 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
 def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterator[str]:
     """What `show` prints, part by part; what there is not is left out."""
     run = row.run
-    yield align_facts(_summary(row, record))
+    yield make_visible(align_facts(_summary(row, record)))
     if attempts := run.read_attempts():
         yield f"# attempts\n{_draw_attempts(attempts)}"
     if provenance := run.read_provenance():
-        yield f"# provenance\n{align_facts(dict(_flatten(provenance)))}"
+        yield make_visible(f"# provenance\n{align_facts(dict(_flatten(provenance)))}")
     try:
-        yield f"# {run.spec_path.name}\n{run.read_spec_text().rstrip()}"
+        yield make_visible(f"# {run.spec_path.name}\n{run.read_spec_text().rstrip()}")
     except RunDirError as error:
         errors.append(error)
     if script := _read_script(run):
-        yield f"# script of its job: {script[0]}\n{script[1].rstrip()}"
+        yield make_visible(f"# script of its job: {script[0]}\n{script[1].rstrip()}")
     if (environment := run.read_environment()) is not None:
-        yield f"# {run.environment_path.name}\n{environment.rstrip()}"
+        yield make_visible(f"# {run.environment_path.name}\n{environment.rstrip()}")
 
 
 def _summary(row: "Row", record: "Record") -> dict[str, str]:

@@ -144,6 +144,19 @@ def paint(text: str, style: str) -> str:
     return f"{STYLES[style]}{text}{RESET}" if STYLES[style] and text else text
 
 
+def make_visible(text: str) -> str:
+    """A text in which what moves a cursor, or turns letters, is only shown: \\x1b, \\u202e."""
+    if text.isprintable():
+        return text
+    return "".join(
+        letter if letter.isprintable() or letter in "\n\t" else _escape(letter) for letter in text
+    )
+
+
+def _escape(letter: str) -> str:
+    return letter.encode("unicode_escape").decode("ascii")
+
+
 def _in_one_line(text: str) -> str:
     """The first line of a text, without what would move the cursor."""
     first = text.lstrip().partition("\n")[0]

@@ -48,6 +48,11 @@ def inside(low: float, high: float) -> Rule:
     return Rule(f"{{}} between {low} and {high}", lambda value: low < value < high)
 
 
+def at_most_of_them(most: int) -> Rule:
+    """So many elements of an array."""
+    return Rule(f"{{}}, at most {most} of them", lambda values: len(values) <= most)
+
+
 def matching(pattern: str, phrase: str) -> Rule:
     """A string that the whole pattern matches; the phrase describes it to people."""
     compiled = re.compile(pattern)

@@ -1,6 +1,7 @@
 """From TOML tables to dataclasses: one walk over what is there, guided by what may be there."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from enum import Enum
 from typing import Any, Final, TypeVar, get_args, get_origin
 
@@ -8,7 +9,7 @@ from vmcjob.document.keys import Kind, expected, is_table, keys_of, kind_of, one
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.scalar import accept, describe_mismatch
 from vmcjob.document.suggest import about_unknown_key
-from vmcjob.document.text import Complaint, Document
+from vmcjob.document.text import MAX_COMPLAINTS, Complaint, Document
 from vmcjob.document.wording import enumerate_words
 from vmcjob.document.writer import format_path, format_short, format_value
 
@@ -41,11 +42,18 @@ class Reader:
         self.complaints: list[Complaint] = []
 
     def complain(self, path: KeyPath, words: str, *, at_key: bool = False) -> Failure:
-        """Note what is wrong with the value at a path, or with its key."""
+        """Note what is wrong with the value at a path, or with its key, if it will be shown."""
+        if self.is_full:
+            return FAILED
         place = self.document.place(self.moved.get(path, path))
         offset = place.key if at_key else place.value
         self.complaints.append(Complaint(offset, f"{format_path(path)}: {words}"))
         return FAILED
+
+    @property
+    def is_full(self) -> bool:
+        """Whether there are more complaints than will be shown, so that no more are needed."""
+        return len(self.complaints) > MAX_COMPLAINTS
 
     def refuse(self, path: KeyPath, wanted: str, value: Any) -> Failure:
         return self.complain(path, f"expected {wanted}, got {format_short(value)}")
@@ -112,7 +120,11 @@ class Reader:
         return self.scalar(kinds, named, (*path, "kind"))
 
     def array(self, kind: Kind, values: Any, path: KeyPath) -> tuple[Any, ...] | Failure:
-        if not isinstance(values, list) or not all(rule.holds(values) for rule in kind.rules):
+        is_list = isinstance(values, list)
+        for number, rule in enumerate(kind.rules, start=1):
+            if not (is_list and rule.holds(values)):
+                return self.refuse(path, expected(replace(kind, rules=kind.rules[:number])), values)
+        if not is_list:
             return self.refuse(path, expected(kind), values)
         element = kind_of(get_args(kind.type)[0])
         results = [self.value(element, value, (*path, i)) for i, value in enumerate(values)]
@@ -125,7 +137,9 @@ class Reader:
     def _judge_names(self, table: type, values: Mapping[str, Any], path: KeyPath) -> None:
         """Complain about keys that nobody knows and about keys that nobody wrote."""
         keys = keys_of(table)
-        for name in values.keys() - keys.keys():
+        for name in [name for name in values if name not in keys]:
+            if self.is_full:
+                break
             is_table = isinstance(values[name], dict)
             words = about_unknown_key(name, is_table, path, table, self.roots)
             self.complain((*path, name), words, at_key=True)

@@ -1,9 +1,9 @@
 """A job as data: what a spec may say, with the type, range, meaning and default of every key."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, replace
-from itertools import combinations
+from itertools import product
 from typing import Annotated, Any, Final, Literal
 
 from vmcjob.document import (
@@ -16,6 +16,7 @@ from vmcjob.document import (
     Rule,
     above,
     at_least,
+    at_most_of_them,
     between,
     inside,
     matching,
@@ -29,6 +30,8 @@ from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
 NEAREST_NUCLEI_BOHR = 1e-3
 """Nuclei closer than this are a slip of the pen: two protons would repel with 1000 hartree."""
+MAX_ATOMS: Final = 1000
+"""Of one molecule: ten times what anybody has computed in this way."""
 FARTHEST_BOHR = 1e4
 """Beyond, neighbouring float32 numbers are more than a thousandth of a bohr apart."""
 MOST_STEPS: Final = 10_000_000
@@ -75,6 +78,7 @@ class Atom:
         return [self.symbol, *self.position]
 
 
+_AROUND = tuple(product((-1, 0, 1), repeat=3))
 _EXAMPLE = '["H", 0.0, 0.0, 1.4]'
 _ELEMENT = Kind(str, (one_of(SYMBOLS, "the symbol of an element"),))
 COORDINATE = Kind(float, (Rule('{} or an expression like "{R/2}"', math.isfinite),))
@@ -91,6 +95,7 @@ class System:
             f"{{}} of atoms, each like {_EXAMPLE}",
             lambda atoms: any(isinstance(atom, list) for atom in atoms),
         ),
+        at_most_of_them(MAX_ATOMS),
         f"the nuclei, like atoms = [{_EXAMPLE}]",
     ]
     unit: InitVar[Annotated[Literal["bohr", "angstrom"], "of the positions of the atoms"]] = "bohr"
@@ -128,14 +133,14 @@ class System:
             if not max(map(abs, atom.position)) <= FARTHEST_BOHR:
                 message = f"this {atom.symbol} is more than {FARTHEST_BOHR:g} bohr from the origin"
                 yield Clash(("atoms", "unit"), message, (i,))
-        for (i, first), (j, second) in combinations(enumerate(self.atoms), 2):
+        for i, j in _too_near(self.atoms):
+            first, second = self.atoms[i], self.atoms[j]
             distance = math.dist(first.position, second.position)
-            if distance < NEAREST_NUCLEI_BOHR:
-                message = (
-                    f"this {second.symbol} is {distance:.3g} bohr from the {first.symbol} of "
-                    f"system.atoms[{i}]; nuclei are at least {NEAREST_NUCLEI_BOHR} bohr apart"
-                )
-                yield Clash(("atoms", "unit"), message, (j,))
+            message = (
+                f"this {second.symbol} is {distance:.3g} bohr from the {first.symbol} of "
+                f"system.atoms[{i}]; nuclei are at least {NEAREST_NUCLEI_BOHR} bohr apart"
+            )
+            yield Clash(("atoms", "unit"), message, (j,))
         yield from self._electron_clashes()
 
     def _electron_clashes(self) -> Iterator[Clash]:
@@ -156,6 +161,26 @@ class System:
         electrons = "1 electron" if n_electrons == 1 else f"{n_electrons} electrons"
         message = f"{self.spin} unpaired among {electrons} is impossible; expected {wanted}"
         yield Clash(("spin", "charge", "atoms"), message)
+
+
+def _too_near(atoms: Sequence[Atom]) -> Iterator[tuple[int, int]]:
+    """Each atom that is too near to an earlier one, behind that one; in linear time.
+
+    Only of those within reach. Space is cut into cubes: what is too near is in the same one or in
+    one of its neighbours.
+    """
+    cubes: dict[tuple[int, int, int], list[int]] = {}
+    for j, atom in enumerate(atoms):
+        if not max(map(abs, atom.position)) <= FARTHEST_BOHR:
+            continue
+        x, y, z = (math.floor(coordinate / NEAREST_NUCLEI_BOHR) for coordinate in atom.position)
+        near = [i for dx, dy, dz in _AROUND for i in cubes.get((x + dx, y + dy, z + dz), ())]
+        distances = {i: math.dist(atoms[i].position, atom.position) for i in near}
+        close = [i for i, distance in distances.items() if distance < NEAREST_NUCLEI_BOHR]
+        if close:
+            yield min(close), j
+        else:
+            cubes.setdefault((x, y, z), []).append(j)
 
 
 def _in_bohr(atom: Atom) -> Atom:

@@ -26,6 +26,9 @@ Swept: TypeAlias = int | float | str
 MOST_JOBS = 10_000
 """A spec with more is a slip of the pen, and more than schedulers take."""
 
+MAX_NUCLEI = 200_000
+"""In all geometries of a spec: reading them takes seconds."""
+
 _NUMBER = Kind(float)
 _NO_NAME = 'expected a variable, like R, or a key, like "optimizer.damping"'
 _SWEPT_KEYS = {
@@ -94,6 +97,7 @@ class Variations:
 def read_variations(reader: Reader) -> Variations:
     """Seeds and sweep so far as they can be read; too many jobs are refused on the spot."""
     tables = reader.document.tables
+    _refuse_too_many(reader, tables)
     results = {
         name: reader.value(key.kind, tables[name], (name,))
         for name, key in keys_of(Variations).items()
@@ -107,12 +111,25 @@ def read_variations(reader: Reader) -> Variations:
     for axis in good.sweep.axes:
         if not axis.target and axis.name not in used:
             reader.complain(axis.origin, _about_unused(axis.name), at_key=True)
-    n_jobs = good.sweep.n_points * max(1, len(good.seeds))
+    return good
+
+
+def _refuse_too_many(reader: Reader, tables: dict[str, Any]) -> None:
+    """Count jobs, and nuclei in all of them, before anything is read of what may be a slip."""
+    sweep, seeds, system = (tables.get(name) for name in ("sweep", "seeds", "system"))
+    values = list(sweep.values()) if isinstance(sweep, dict) else []
+    n_points = math.prod(len(axis) for axis in values if isinstance(axis, list) and axis)
+    n_jobs = n_points * (len(seeds) if isinstance(seeds, list) and seeds else 1)
+    where = ("sweep",) if n_points > 1 else ("seeds",)
+    atoms = system.get("atoms") if isinstance(system, dict) else None
+    n_nuclei = n_points * len(atoms) if isinstance(atoms, list) else 0
     if n_jobs > MOST_JOBS:
         words = f"{n_jobs} jobs are more than the {MOST_JOBS} that one spec may ask for"
-        reader.complain(("sweep",) if good.sweep.axes else ("seeds",), words, at_key=True)
-        reader.document.refuse(reader.complaints)
-    return good
+        reader.complain(where, words, at_key=True)
+    elif n_points > 1 and n_nuclei > MAX_NUCLEI:
+        words = f"{n_points} geometries of {len(atoms or ())} nuclei are too many for one spec"
+        reader.complain(where, f"{words}; split it", at_key=True)
+    reader.document.refuse(reader.complaints)
 
 
 def _read_axis(name: str, values: Any, origin: KeyPath, reader: Reader) -> Axis | Failure:
