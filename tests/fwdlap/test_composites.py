@@ -25,6 +25,7 @@ LARGE = {
 } | {name: COMPOSITES[name] for name in ("log_sum_exp_of_determinants", "masked_attention")}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", LARGE)
 def test_many_electrons_agree_with_the_hessian_too(name: str):
     """Long sums and large determinants are computed in other ways than short and small ones."""

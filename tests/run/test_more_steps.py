@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli.shell import Shell
+from tests.run import fake
 from tests.run.harness import HELIUM, assert_same, finish, make_run, results, start
 from vmcjob.errors import SpecError, StoreError, UsageError
 from vmcjob.plan import Plan, Task, make_longer, make_plan
@@ -42,8 +43,22 @@ def template(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
+@pytest.fixture(scope="module")
+def fake_template(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    run = make_run(tmp_path_factory.mktemp("fake"), SHORT)
+    code, log = finish(start(run, program=fake.PROGRAM))
+    assert code == 0, log
+    return run
+
+
 @pytest.fixture
-def finished(tmp_path: Path, template: RunDir) -> RunDir:
+def finished(tmp_path: Path, fake_template: RunDir) -> RunDir:
+    """A finished run of the fake calculation of one's own."""
+    return RunDir(copytree(fake_template.path, tmp_path / "runs" / fake_template.path.name))
+
+
+@pytest.fixture
+def really_finished(tmp_path: Path, template: RunDir) -> RunDir:
     """A finished run of one's own."""
     return RunDir(copytree(template.path, tmp_path / "runs" / template.path.name))
 
@@ -55,7 +70,7 @@ def test_a_longer_evaluation_is_that_of_a_longer_run(tmp_path: Path, finished: R
     uninterrupted = make_run(tmp_path / "whole", LONG)
     assert longer.path.name == uninterrupted.path.name
     for run in (longer, uninterrupted):
-        code, log = finish(start(run))
+        code, log = finish(start(run, program=fake.PROGRAM))
         assert code == 0, log
     found, expected = results(longer), results(uninterrupted)
     snapshots = {"snapshots/step", "snapshots/r"}
@@ -73,10 +88,10 @@ def test_a_run_without_an_evaluation_gets_one(tmp_path: Path) -> None:
     """Walkers equilibrated first, as if it had been asked for from the start."""
     short = SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 0")
     run, uninterrupted = make_run(tmp_path / "runs", short), make_run(tmp_path, SHORT)
-    assert finish(start(run))[0] == 0
+    assert finish(start(run, program=fake.PROGRAM))[0] == 0
     longer = lengthen(run, short, 20)
     for each in (longer, uninterrupted):
-        code, log = finish(start(each))
+        code, log = finish(start(each, program=fake.PROGRAM))
         assert code == 0, log
     assert_same(results(longer), results(uninterrupted))
 
@@ -97,7 +112,7 @@ def test_a_damaged_checkpoint_is_told_of(
     slot.write_bytes(bytes(len(slot.read_bytes())))
     longer = lengthen(finished, SHORT, 20)
     assert "going on from the other one" in caplog.text
-    assert finish(start(longer))[0] == 0
+    assert finish(start(longer, program=fake.PROGRAM))[0] == 0
     assert RunStore.open(longer.store_path).n_committed["evaluate"] == 40
 
 
@@ -105,15 +120,16 @@ def active_slot(run: RunDir) -> int:
     return int(RunStore.open(run.store_path).attrs["active_slot"])
 
 
-def test_what_a_run_started_from_goes_with_it(tmp_path: Path, finished: RunDir) -> None:
+@pytest.mark.slow
+def test_what_a_run_started_from_goes_with_it(tmp_path: Path, really_finished: RunDir) -> None:
     """So that it can be begun anew even when the run at the very beginning is gone."""
     text = SHORT.replace("[pretrain]\nsteps = 0\n", "").replace(
-        "[train]", f'[train]\nstart_from = "{finished.path.name}"'
+        "[train]", f'[train]\nstart_from = "{really_finished.path.name}"'
     )
     plan, task = plan_of(text)
-    second = create_run(finished.path.parent, plan.source, task)
+    second = create_run(really_finished.path.parent, plan.source, task)
     assert finish(start(second))[0] == 0
-    finished.path.rename(tmp_path / "gone")
+    really_finished.path.rename(tmp_path / "gone")
     longer = lengthen(second, text, 5)
     assert longer.start_path.exists()
     code, log = finish(start(longer))
@@ -136,22 +152,25 @@ def test_only_what_has_finished_goes_on(tmp_path: Path) -> None:
     assert [path.name for path in shell.runs.iterdir()] == [run.path.name]
 
 
-def test_from_the_command_line_a_finished_run_goes_on(tmp_path: Path, finished: RunDir) -> None:
+@pytest.mark.slow
+def test_from_the_command_line_a_finished_run_goes_on(
+    tmp_path: Path, really_finished: RunDir
+) -> None:
     """First as a dry run, which writes nothing; by its id, a second time does nothing."""
     shell = Shell(tmp_path)
     again = ("resume", "he", "--more-steps", "20")
     longer = RunDir(shell.runs / plan_of(LONG)[1].run_id)
     dry = json.loads(shell.run(*again, "--dry-run", "--json").stdout)
     assert [item["run_id"] for item in dry["submitted"]] == [longer.path.name]
-    assert list_runs(shell.runs) == [finished]
+    assert list_runs(shell.runs) == [really_finished]
     done = shell.run(*again, "--follow")
     assert done.returncode == 0, done.stderr
     assert RunStore.open(longer.store_path).n_committed["evaluate"] == 40
-    by_id = ("resume", finished.path.name, "--more-steps", "20")
+    by_id = ("resume", really_finished.path.name, "--more-steps", "20")
     assert "skipped: finished" in shell.run(*by_id).stdout
     (further,) = json.loads(shell.run(*again, "--dry-run", "--json").stdout)["submitted"]
-    assert further["run_id"] not in (finished.path.name, longer.path.name)
+    assert further["run_id"] not in (really_finished.path.name, longer.path.name)
     table = json.loads(shell.run("aggregate", "--json").stdout)
     assert [row["run_ids"] for row in table["rows"]] == [[longer.path.name]]
     reason = f"all of it is in {longer.path.name}"
-    assert table["contained"] == [{"run_id": finished.path.name, "reason": reason}]
+    assert table["contained"] == [{"run_id": really_finished.path.name, "reason": reason}]

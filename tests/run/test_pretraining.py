@@ -1,11 +1,13 @@
 """A run that begins with Hartree–Fock: what it keeps, and that stopping it changes nothing."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import pytest
 import xarray
 
+from tests.run import fake
 from tests.run.harness import (
     HELIUM,
     assert_same,
@@ -25,6 +27,16 @@ HELIUM_6_31G = -2.855160  # hartree, RHF; NIST CCCBDB
 
 
 @pytest.fixture(scope="module")
+def fake_start(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """One run of the fake calculation, with the orbitals of a real Hartree–Fock in its store."""
+    run = make_run(tmp_path_factory.mktemp("fake"), SPEC)
+    code, log = finish(start(run, program=fake.PROGRAM))
+    assert code == 0, log
+    assert "Hartree-Fock, RHF/6-31g: -2.85516" in log
+    return run
+
+
+@pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """One run from beginning to end."""
     run = make_run(tmp_path_factory.mktemp("undisturbed"), SPEC)
@@ -34,13 +46,13 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
-def test_the_hartree_fock_start_is_in_the_store(undisturbed: RunDir) -> None:
+def test_the_hartree_fock_start_is_in_the_store(fake_start: RunDir) -> None:
     """Energy and orbitals, for us and for xarray."""
-    found = RunStore.open(undisturbed.store_path).hartree_fock()
+    found = RunStore.open(fake_start.store_path).hartree_fock()
     assert found is not None
     assert found.attributes["energy"] == pytest.approx(HELIUM_6_31G, abs=1e-5)
     assert {spin: c.shape for spin, c in found.orbitals.items()} == {"up": (2, 1), "down": (2, 1)}
-    group = xarray.open_zarr(undisturbed.store_path, group="hartree_fock", consolidated=False)
+    group = xarray.open_zarr(fake_start.store_path, group="hartree_fock", consolidated=False)
     assert group.attrs["method"] == "rhf"
     assert group["up"].dims == ("basis", "orbital_up")
 
@@ -52,13 +64,27 @@ def is_at(run: RunDir, phase: Phase, step: int) -> bool:
     return is_there and RunStore.open(run.store_path).checkpoint() is not None
 
 
-@pytest.mark.parametrize(("phase", "step"), [(Phase.PRETRAIN, 20), (Phase.TRAIN, 5)])
-def test_a_killed_run_resumes_to_the_same_bits(
-    phase: Phase, step: int, undisturbed: RunDir, tmp_path: Path
+def test_a_fake_run_killed_twice_solves_hartree_fock_once(
+    fake_start: RunDir, tmp_path: Path
 ) -> None:
+    """In pretraining and in training: what is in the store is not computed again."""
+    run = make_run(tmp_path, SPEC)
+    for phase, step in ((Phase.PRETRAIN, 20), (Phase.TRAIN, 5)):
+        worker, is_time = start(run, program=fake.PROGRAM), partial(is_at, run, phase, step)
+        assert signal_when(worker, signal.SIGKILL, is_time) == -signal.SIGKILL
+    code, log = finish(start(run, program=fake.PROGRAM))
+    assert code == 0, log
+    assert "Hartree-Fock" not in log
+    assert_same(results(run), results(fake_start))
+
+
+@pytest.mark.slow
+def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Path) -> None:
     """Catches a second, slightly different Hartree–Fock, or an optimizer carried over."""
     run = make_run(tmp_path, SPEC)
-    assert signal_when(start(run), signal.SIGKILL, lambda: is_at(run, phase, step)) == -9
+    for phase, step in ((Phase.PRETRAIN, 20), (Phase.TRAIN, 5)):
+        is_time = partial(is_at, run, phase, step)
+        assert signal_when(start(run), signal.SIGKILL, is_time) == -signal.SIGKILL
     code, log = finish(start(run))
     assert code == 0, log
     assert "Hartree-Fock" not in log

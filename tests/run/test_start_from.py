@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from tests.run import fake
 from tests.run.harness import HELIUM, finish, make_run, start
 from vmcjob.errors import UsageError
 from vmcjob.plan import Plan, make_plan
@@ -19,7 +20,7 @@ from vmcjob.store import RunStore
 def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """The run to start from."""
     run = make_run(tmp_path_factory.mktemp("runs"), HELIUM.replace("steps = 60", "steps = 10"))
-    code, log = finish(start(run))
+    code, log = finish(start(run, program=fake.PROGRAM))
     assert code == 0, log
     return run
 
@@ -42,7 +43,7 @@ def start_from(origin: RunDir, text: str = HELIUM) -> RunDir:
 def test_a_run_begins_where_another_ended(finished: RunDir) -> None:
     """With as many walkers of its own; without training, its parameters are the other's."""
     run = start_from(finished, HELIUM.replace("walkers = 64", "walkers = 100"))
-    code, log = finish(start(run))
+    code, log = finish(start(run, program=fake.PROGRAM))
     assert code == 0, log
     assert "Hartree-Fock" not in log
     ours, theirs = (RunStore.open(r.store_path).checkpoint() for r in (run, finished))

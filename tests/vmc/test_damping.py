@@ -202,6 +202,7 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
     assert (damping.chunk_divisor, smaller.chunk_divisor) == (1, 2)
 
 
+@pytest.mark.slow
 def test_samples_and_an_adapted_damping_are_resumed_bit_for_bit() -> None:
     """The samples are drawn anew from seed and step, and λ is in the checkpoint."""
     log_psi = make_log_psi(NARROW)
@@ -222,6 +223,7 @@ def test_samples_and_an_adapted_damping_are_resumed_bit_for_bit() -> None:
         np.testing.assert_array_equal(resumed[name], array, err_msg=name)
 
 
+@pytest.mark.slow
 def test_one_and_two_devices_judge_alike(tmp_path: Path) -> None:
     """Energies, weights and the clipping's window are those of all walkers."""
     one, two = (_judged_in_new_process(n, tmp_path) for n in (1, 2))

@@ -249,6 +249,7 @@ def test_a_large_array_gets_a_diagonal(monkeypatch: pytest.MonkeyPatch) -> None:
     assert make_kfac(log_psi).describe_blocks(params) == {"alpha": "ScaleAndShiftDiagonal"}
 
 
+@pytest.mark.slow
 def test_one_update_is_the_same_on_one_and_on_two_devices(tmp_path: Path) -> None:
     """Same walkers, same update: moments are averaged, and energies centred, over all devices.
 
