@@ -7,7 +7,7 @@ import pytest
 
 from tests.run import fake
 from tests.run.harness import HELIUM, finish, make_run, start
-from vmcjob.errors import UsageError
+from vmcjob.errors import NotFoundError, UsageError, VmcJobError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.rundir import Outcome, RunDir
 from vmcjob.scheduler import require_starts
@@ -72,10 +72,11 @@ def test_a_run_of_another_wave_function_is_no_start(
     finished: RunDir, old: str, new: str, words: str
 ) -> None:
     """Also where its parameters would fit, or be more than are wanted; nothing is written."""
-    with pytest.raises(UsageError) as raised:
+    with pytest.raises(VmcJobError) as raised:
         start_from(finished, HELIUM.replace(old, new))
     assert str(raised.value).startswith(f"test.toml: train.start_from: {finished.path} has ")
     assert words in str(raised.value)
+    assert raised.value.exit_code == UsageError.exit_code
 
 
 def test_a_worker_looks_at_its_start_too(finished: RunDir) -> None:
@@ -94,8 +95,10 @@ def test_a_worker_looks_at_its_start_too(finished: RunDir) -> None:
 
 def test_a_run_that_is_not_there_or_not_finished_is_refused(tmp_path: Path) -> None:
     """Before anything is written, whoever would have run it."""
-    with pytest.raises(UsageError, match=r"start_from: .*he-0123456789 is not there"):
+    with pytest.raises(VmcJobError, match=r"start_from: .*he-0123456789 is not there") as raised:
         start_from(RunDir(tmp_path / "he-0123456789"))
+    assert raised.value.exit_code == NotFoundError.exit_code
     unfinished = make_run(tmp_path)
-    with pytest.raises(UsageError, match="has no results yet"):
+    with pytest.raises(VmcJobError, match="has no results yet") as raised:
         start_from(unfinished)
+    assert raised.value.exit_code == UsageError.exit_code
