@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from io import BytesIO
@@ -151,6 +152,31 @@ def test_submissions_share_the_slots_of_a_runs_root(office):
     office.open_gate()
     office.wait_for(FINISHED=3)
     assert [event for event, _ in office.journal()] == ["start", "end"] * 3
+
+
+def test_runs_roots_share_the_slots_of_a_machine(office, tmp_path):
+    """There is one GPU, whatever the directories: the second run waits for the first one's end."""
+    other = Office(tmp_path / "other")
+    try:
+        office.submit(plan_runs(1))
+        office.wait_for(RUNNING=1)
+        other.open_gate()
+        other.submit(plan_runs(1))
+        time.sleep(1.0)  # five looks of its launcher
+        assert (office.states(), other.states()) == ({State.RUNNING: 1}, {State.QUEUED: 1})
+        office.open_gate()
+        office.wait_for(FINISHED=1)
+        other.wait_for(FINISHED=1)
+    finally:
+        other.close()
+
+
+def test_without_a_home_to_write_to_a_runs_root_has_slots_of_its_own(office, monkeypatch):
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    office.open_gate()
+    office.submit(plan_runs(1))
+    office.wait_for(FINISHED=1)
+    assert (office.root / ".local" / "slot-0").exists()
 
 
 def test_submissions_are_served_in_the_order_in_which_they_came(office):

@@ -58,7 +58,9 @@ class Site:
     scheduler: Annotated[
         Literal["auto", "local", "slurm"], "auto: SLURM where there is sbatch, else local"
     ] = "auto"
-    max_parallel: Annotated[int, at_least(1), "runs at a time without a scheduler"] = 1
+    max_parallel: Annotated[
+        int, at_least(1), "runs at a time without a scheduler, in all roots"
+    ] = 1
     private: Annotated[bool, "whether what is written is closed to all other users"] = False
     slurm: Slurm = Slurm()
     container: Containers = Containers()

@@ -9,13 +9,14 @@ import subprocess
 import sys
 import termios
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import vmcjob
 from tests.runs import end_everything
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.scheduler.local import slot_folder
 
 COMMAND = (sys.executable, "-m", "vmcjob")
 TIMEOUT_S = 240
@@ -93,10 +94,13 @@ class Shell:
 
 @contextmanager
 def busy_slot(root: Path) -> Iterator[None]:
-    """Occupy the only slot of a runs root, so that everything submitted stays queued."""
+    """Occupy the only slot of this machine, so that everything submitted stays queued."""
     (root / ".local").mkdir(parents=True, exist_ok=True)
-    with open(root / ".local" / "slot-0", "w") as slot:
-        fcntl.flock(slot, fcntl.LOCK_EX)
+    folder = slot_folder()
+    assert folder is not None
+    with open(folder / "slot-0", "w") as slot:
+        with suppress(BlockingIOError):  # busy already, for another root
+            fcntl.flock(slot, fcntl.LOCK_EX | fcntl.LOCK_NB)
         try:
             yield
         finally:

@@ -1,4 +1,4 @@
-"""The stand-in for a batch system: a launcher process per submission, N slots per runs root."""
+"""The stand-in for a batch system: a launcher process per submission, N slots per user."""
 
 import fcntl
 import json
@@ -23,6 +23,7 @@ from vmcjob.rundir import (
     is_about_full_disk,
     list_runs,
 )
+from vmcjob.rundir.process import host_name
 from vmcjob.supervisor import note_end
 
 POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
@@ -66,7 +67,7 @@ def queue_lock(root: Path, patience_s: float = 30.0) -> Iterator[None]:
     Submitting, starting and cancelling all look first and act then, so they take turns.
     """
     deadline = time.monotonic() + patience_s
-    descriptor = _open_lock(root, "queue.lock")
+    descriptor = _open_lock(_local_dir(root) / "queue.lock")
     try:
         while not _try_lock(descriptor):
             if time.monotonic() > deadline:
@@ -201,12 +202,27 @@ def _start(
 
 def _take_slot(root: Path, n_slots: int) -> int | None:
     """The locked file of a free slot, None when all are taken."""
+    folder = slot_folder() or _local_dir(root)
     for number in range(n_slots):
-        descriptor = _open_lock(root, f"slot-{number}")
+        descriptor = _open_lock(folder / f"slot-{number}")
         if _try_lock(descriptor):
             return descriptor
         os.close(descriptor)
     return None
+
+
+def slot_folder() -> Path | None:
+    """Where the slots of this user on this machine are, whatever the runs root.
+
+    A home may be on many machines. None where nothing can be written: then a root has its own.
+    """
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
+    folder = cache / "vmcjob" / "slots" / host_name()
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError:
+        return None
+    return folder if os.access(folder, os.W_OK) else None
 
 
 def _local_dir(root: Path) -> Path:
@@ -219,8 +235,7 @@ def _local_dir(root: Path) -> Path:
     return path
 
 
-def _open_lock(root: Path, name: str) -> int:
-    path = _local_dir(root) / name
+def _open_lock(path: Path) -> int:
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
