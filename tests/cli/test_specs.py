@@ -37,8 +37,10 @@ def test_a_start_from_another_wave_function_is_refused_before_anything_is_writte
     for options in ((), ("--dry-run",)):
         done = shell.run("submit", "next.toml", *options)
         assert done.returncode == 2
-        assert "next.toml: train.start_from: " in done.stderr
-        assert f"{origin.path.name} has another [ansatz]; expected the same one" in done.stderr
+        assert done.stderr == (
+            f"next.toml: train.start_from: runs/{origin.path.name} has ansatz.kind = "
+            '"ferminet"; expected "psiformer": start from another run, or without one\n'
+        )
         assert [run.path.name for run in list_runs(shell.runs)] == [origin.path.name]
 
 

@@ -58,11 +58,14 @@ def test_a_run_begins_where_another_ended(finished: RunDir) -> None:
     assert provenance["start_from"] == wanted
 
 
+WIDTH = "one_electron_width = 8"
+
+
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
-        ("one_electron_width = 8", "one_electron_width = 9", "has another [ansatz]; expected the"),
-        ("one_electron_width = 8", "one_electron_width = 8\njastrow = false", "another [ansatz]"),
+        (WIDTH, "one_electron_width = 9", "has ansatz.one_electron_width = 8; expected 9: start"),
+        (WIDTH, f"{WIDTH}\njastrow = false", "has ansatz.jastrow = true; expected false: start"),
         ('["He", 0.0, 0.0, 0.0]', '["Li", 0.0, 0.0, 0.0]', "has 1 and 1 electrons of either spin"),
         ("[train]", '[numerics]\ndtype = "float64"\n[train]', "has numerics.dtype float32"),
     ],
@@ -88,8 +91,9 @@ def test_a_worker_looks_at_its_start_too(finished: RunDir) -> None:
     assert code == 1
     assert outcome is not None
     assert outcome.outcome is Outcome.FAILED
-    assert outcome.message.startswith(
-        f"train.start_from: {finished.path.name} has another [ansatz]"
+    assert outcome.message == (
+        f"train.start_from: {finished.path.name} has ansatz.one_electron_width = 8; expected 9: "
+        "start from another run, or without one"
     )
 
 

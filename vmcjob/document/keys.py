@@ -48,6 +48,11 @@ def inside(low: float, high: float) -> Rule:
     return Rule(f"{{}} between {low} and {high}", lambda value: low < value < high)
 
 
+def from_to_below(low: float, high: float) -> Rule:
+    """The lower end belongs to it, the upper one does not."""
+    return Rule(f"{{}} from {low} to below {high}", lambda value: low <= value < high)
+
+
 def at_most_of_them(most: int) -> Rule:
     """So many elements of an array."""
     return Rule(f"{{}}, at most {most} of them", lambda values: len(values) <= most)

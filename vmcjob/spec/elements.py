@@ -12,3 +12,5 @@ Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh 
 
 SYMBOLS = tuple(_TABLE.split())
 NUCLEAR_CHARGES = {symbol: charge for charge, symbol in enumerate(SYMBOLS, start=1)}
+ISOTOPES = {"D": "deuterium", "T": "tritium"}
+"""Of hydrogen: as symbols of their own in chemistry, but not here, where nuclei do not move."""

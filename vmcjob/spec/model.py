@@ -24,7 +24,7 @@ from vmcjob.document import (
 )
 from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, wall_time_s
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
-from vmcjob.spec.elements import NUCLEAR_CHARGES, SYMBOLS
+from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
@@ -70,12 +70,21 @@ class Atom:
         """Read an atom in the unit of its document; `System` converts it."""
         if not isinstance(value, list) or len(value) != 4:
             return reader.refuse(path, f"an atom like {_EXAMPLE}", value)
-        symbol = reader.value(_ELEMENT, value[0], (*path, 0))
+        symbol = _read_symbol(value[0], (*path, 0), reader)
         x, y, z = (reader.value(COORDINATE, value[i], (*path, i)) for i in (1, 2, 3))
         return FAILED if FAILED in (symbol, x, y, z) else cls(symbol, (x, y, z))
 
     def to_toml(self) -> list[str | float]:
         return [self.symbol, *self.position]
+
+
+def _read_symbol(value: Any, path: KeyPath, reader: Reader) -> Any:
+    """The symbol of an element; an isotope's is told whose it is, not what looks like it."""
+    isotope = ISOTOPES.get(value) if isinstance(value, str) else None
+    if isotope is None:
+        return reader.value(_ELEMENT, value, path)
+    words = f'{isotope} is an isotope of hydrogen, and no mass counts here; write "H"'
+    return reader.complain(path, words)
 
 
 _AROUND = tuple(product((-1, 0, 1), repeat=3))

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from vmcjob.document import Clash, above, at_least, between, inside
+from vmcjob.document import Clash, above, at_least, between, from_to_below, inside
 
 LearningRate = Annotated[float, above(0), "of the first step"]
 DecaySteps = Annotated[
@@ -58,7 +58,7 @@ class Spring:
     learning_rate: LearningRate = 0.1
     decay_steps: DecaySteps = 300.0
     damping: Damping = 1e-3
-    momentum: Annotated[float, at_least(0), inside(-1, 1), "of the last update kept"] = 0.99
+    momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.99
     norm_constraint: Annotated[float, above(0), "largest squared norm of an update"] = 1e-2
     clip: Clip = 5.0
     clip_centre: ClipCentre = "median"
@@ -91,10 +91,10 @@ class Kfac:
     damping_maximum: Annotated[
         float | None, above(0), "of an adapted damping; a hundred times damping"
     ] = None
-    momentum: Annotated[float, at_least(0), inside(-1, 1), "of the last update kept"] = 0.0
+    momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.0
     norm_constraint: NormConstraint = 1e-3
     curvature_decay: Annotated[
-        float, at_least(0), inside(-1, 1), "weight of the past in the mean of the Fisher matrix"
+        float, from_to_below(0, 1), "weight of the past in the mean of the Fisher matrix"
     ] = 0.95
     inverse_period: Annotated[int, between(1, 100_000), "steps from one inversion to the next"] = 1
     inverse: Annotated[
@@ -145,8 +145,8 @@ class Kfac:
             yield Clash(("damping_maximum", "damping"), message)
 
 
-B1 = Annotated[float, at_least(0), inside(-1, 1), "of the mean gradient kept at a step"]
-B2 = Annotated[float, at_least(0), inside(-1, 1), "of the mean squared gradient kept at a step"]
+B1 = Annotated[float, from_to_below(0, 1), "of the mean gradient kept at a step"]
+B2 = Annotated[float, from_to_below(0, 1), "of the mean squared gradient kept at a step"]
 
 
 @dataclass(frozen=True)
