@@ -1,6 +1,7 @@
 """validate and submit, as users type them."""
 
 import json
+import os
 import signal
 import sys
 import time
@@ -11,7 +12,7 @@ import pytest
 from tests.cli.shell import Shell, busy_slot, finish
 from tests.runs import make_run, wait_until
 from vmcjob.rundir import Outcome, OutcomeRecord, list_runs
-from vmcjob.spec import dump_spec, parse_spec
+from vmcjob.spec import dump_spec, format_bytes, parse_spec
 from vmcjob.status import State, examine
 
 
@@ -56,7 +57,29 @@ def test_a_start_that_is_not_there_is_not_found(shell):
 
 def test_a_valid_spec_is_called_valid(shell):
     done = shell.run("validate", "h.toml")
-    assert done.stdout.splitlines()[1].split() == ["h.toml", "valid", "2", "runs"]
+    title, line = done.stdout.splitlines()
+    assert title.split() == ["spec", "verdict", "plan", "parameters", "memory", "store"]
+    assert line.split() == [
+        *("h.toml", "valid", "2", "runs", "2934", "7.75", "MiB", "118", "KiB"),
+    ]
+    assert done.stderr == ""
+
+
+def test_a_job_that_this_machine_cannot_hold_is_valid_elsewhere_and_not_started_here(shell):
+    """A login node has little memory; a laptop would be swapping for hours before it fails."""
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\nsampler.walkers = 350_000\n'
+    (shell.cwd / "large.toml").write_text(text)
+    has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    sentence = (
+        f"large.toml: needs at least 917 GiB of memory; this machine has {format_bytes(has)}\n"
+    )
+    done = shell.run("validate", "large.toml")
+    assert (done.returncode, done.stderr) == (0, sentence)
+    for options in ((), ("-n",)):
+        done = shell.run("submit", *options, "large.toml")
+        assert done.returncode == 2
+        assert done.stderr.endswith(sentence)
+        assert not shell.runs.exists()
 
 
 def test_submitting_prints_ids_and_directories_and_what_to_type_next(shell):

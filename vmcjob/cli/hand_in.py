@@ -10,6 +10,7 @@ import typer
 from vmcjob.cli.app import INTERRUPTED
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
+from vmcjob.cli.specs import require_memory
 from vmcjob.cli.text import Cell, Column, count, format_point, relative
 from vmcjob.errors import IncompleteError, UsageError, combine
 
@@ -85,6 +86,7 @@ def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview
     n_slots = wishes.max_parallel or wishes.place.max_parallel
     say(f"local scheduler: on this machine, {count(n_slots, 'run')} at a time")
     _say_what_only_a_cluster_heeds(plans)
+    require_memory(plans)
     if wishes.is_dry:
         return scheduler.preview(root, plans, is_anew=anew), NOTHING
     return scheduler.submit(root, plans, max_parallel=n_slots, is_anew=anew), NOTHING

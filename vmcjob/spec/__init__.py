@@ -17,6 +17,7 @@ from vmcjob.spec.model import (
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
+from vmcjob.spec.size import Size, format_bytes, measure
 from vmcjob.spec.start import why_no_start
 
 
@@ -43,6 +44,7 @@ __all__ = [
     "Psiformer",
     "Resources",
     "Sampler",
+    "Size",
     "SlaterJastrow",
     "SpecFile",
     "Spring",
@@ -51,7 +53,9 @@ __all__ = [
     "Train",
     "beside_science",
     "dump_spec",
+    "format_bytes",
     "load_resolved",
+    "measure",
     "parse_spec",
     "read_spec",
     "science",

@@ -22,10 +22,11 @@ from vmcjob.document import (
     matching,
     one_of,
 )
-from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, wall_time_s
+from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, memory_mb, wall_time_s
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
 from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
+from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
 NEAREST_NUCLEI_BOHR = 1e-3
@@ -328,6 +329,24 @@ class JobSpec:
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"
             yield Clash(("train", "pretrain"), message, ("start_from",))
+        yield from self._memory_clashes()
         if self.train.steps == self.evaluate.steps == 0:
             message = "train.steps is 0 too, so that nothing would be computed"
             yield Clash(("evaluate", "train"), message, ("steps",))
+
+    def _memory_clashes(self) -> Iterator[Clash]:
+        """More than devices can have, or, without GPUs, than is asked for of the nodes."""
+        size, resources = measure(self), self.resources
+        n_devices = resources.nodes * max(1, resources.gpus)
+        needed = (
+            f"{self.sampler.walkers} walkers and {size.parameters} parameters need at least "
+            f"{format_bytes(size.memory_bytes)} of memory"
+        )
+        if size.memory_bytes > DEVICE_BYTES * n_devices:
+            message = f"{needed}, more than {n_devices} x {format_bytes(DEVICE_BYTES)}"
+            yield Clash(("sampler", "ansatz", "system"), f"{message}, and no device has as much")
+        elif resources.mem is not None and not resources.gpus:
+            asked = resources.nodes * memory_mb(resources.mem) * 2**20
+            if size.memory_bytes > asked:
+                message = f"{needed}, and resources.mem asks for {format_bytes(asked)} in all"
+                yield Clash(("sampler", "ansatz", "system"), message)

@@ -1,0 +1,133 @@
+"""The size of a job from closed formulas, held against what flax makes of it."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+from vmcjob.errors import SpecError
+from vmcjob.run.calculation import build
+from vmcjob.spec import JobSpec, format_bytes, measure, parse_spec
+
+ATOMS = {
+    "H": '[["H", 0, 0, 0]]',
+    "He": '[["He", 0, 0, 0]]',
+    "LiH": '[["Li", 0, 0, 0], ["H", 0, 0, 3]]',
+    "H2O": '[["O", 0, 0, 0], ["H", 0, 0, 2], ["H", 0, 2, 0]]',
+    "Sc": '[["Sc", 0, 0, 0]]',
+}
+
+
+def job(atoms: str, ansatz: str = "", more: str = "") -> JobSpec:
+    text = f'name = "x"\n{more}\n[system]\natoms = {ATOMS[atoms]}\n[ansatz]\n{ansatz}\n'
+    return parse_spec(text, "x.toml").points[0].spec
+
+
+def count_with_flax(spec: JobSpec) -> int:
+    r = jax.ShapeDtypeStruct((spec.system.n_electrons, 3), jnp.float32)
+    params = jax.eval_shape(build(spec, None).ansatz.init, jax.random.key(0), r)
+    return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
+
+
+@pytest.mark.parametrize("atoms", ["H", "He", "LiH", "H2O"])
+@pytest.mark.parametrize(
+    "ansatz",
+    [
+        "",
+        "determinants = 3\nfull_determinants = false\nlayers = 4\njastrow = false",
+        "layers = 1\none_electron_width = 5\ntwo_electron_width = 3",
+        'kind = "psiformer"',
+        'kind = "psiformer"\nheads = 2\nhead_width = 3\nmlp_width = 5\nlayer_norm = true',
+        'kind = "slater-jastrow"',
+        'kind = "slater-jastrow"\nfunctions = 3\njastrow_order = 1\ndeterminants = 2',
+        'kind = "slater-jastrow"\njastrow_order = 4\nfull_determinants = true',
+    ],
+)
+def test_parameters_are_as_many_as_flax_makes(atoms: str, ansatz: str) -> None:
+    spec = job(atoms, ansatz)
+    assert measure(spec).parameters == count_with_flax(spec)
+
+
+@pytest.mark.parametrize(
+    ("atoms", "more"),
+    [
+        ("He", "system.spin = 2"),
+        ("LiH", "system.charge = -1"),
+        ("H2O", "system.spin = 4"),
+        ("Sc", ""),
+    ],
+)
+def test_around_ions_a_classical_function_is_about_as_large(atoms: str, more: str) -> None:
+    """Where electrons start is worked out with the rest of the physics, and not here."""
+    text = f'name = "x"\n{more}\nsystem.atoms = {ATOMS[atoms]}\nansatz.kind = "slater-jastrow"\n'
+    spec = parse_spec(text, "x.toml").points[0].spec
+    assert measure(spec).parameters == pytest.approx(count_with_flax(spec), rel=0.3)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "memory"),
+    [
+        ("spring", 512 * 5306 * 4 + 512**2 * 8),
+        ("minsr", 512 * 5306 * 4 + 512**2 * 8),
+        ("sr", 0),
+        ("adam", 0),
+    ],
+)
+def test_scores_are_counted_where_they_are_a_matrix(optimizer: str, memory: int) -> None:
+    """H2 of the README: 5306 parameters, 512 walkers of 2 electrons, in float32."""
+    text = f"""name = "h2"
+optimizer.kind = "{optimizer}"
+[system]
+atoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]
+"""
+    size = measure(parse_spec(text, "h2.toml").points[0].spec)
+    walkers = 512 * 2 * 3 * 4
+    remembered = {"spring": 1, "adam": 2}.get(optimizer, 0)
+    assert size.parameters == 5306
+    assert size.memory_bytes == 5306 * 4 + walkers + memory
+    assert size.store_bytes == 2 * (5306 * 4 * (1 + remembered) + walkers) + 10 * walkers
+
+
+HUGE = """name = "h"
+[system]
+atoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]
+[sampler]
+walkers = 1_000_000
+[ansatz]
+determinants = 10_000
+layers = 1000
+"""
+
+
+def test_what_no_device_can_hold_is_not_valid() -> None:
+    with pytest.raises(SpecError) as refusal:
+        parse_spec(HUGE, "h.toml")
+    assert str(refusal.value) == (
+        "h.toml:4:1: sampler: 1000000 walkers and 5165338 parameters need at least 26.1 TiB of "
+        "memory, more than 1 x 1 TiB, and no device has as much\n    [sampler]\n    ^"
+    )
+    on_many = HUGE + "[resources]\nnodes = 8\ngpus = 4\n"
+    assert parse_spec(on_many, "h.toml").points
+
+
+def test_what_is_more_than_was_asked_for_is_not_valid() -> None:
+    """On processors, memory is what [resources] says it is."""
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\nsampler.walkers = 25_000\n'
+    more = text + 'resources = { gpus = 0, mem = "4GB" }\n'
+    with pytest.raises(SpecError) as refusal:
+        parse_spec(more, "h.toml")
+    assert str(refusal.value).splitlines()[0] == (
+        "h.toml:3:1: sampler: 25000 walkers and 2934 parameters need at least 4.93 GiB of memory, "
+        "and resources.mem asks for 4 GiB in all"
+    )
+    assert parse_spec(more.replace("4GB", "8GB"), "h.toml").points
+    assert parse_spec(more.replace("gpus = 0", "gpus = 1"), "h.toml").points
+
+
+@pytest.mark.parametrize(
+    ("n_bytes", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1024, "1 KiB"), (3.4 * 2**20, "3.4 MiB"), (2**50, "1 PiB")],
+)
+def test_an_amount_of_memory_has_its_largest_unit(n_bytes: float, text: str) -> None:
+    assert format_bytes(n_bytes) == text
