@@ -1,6 +1,8 @@
 """Jobs whose worker runs in a real image, built by containers/build."""
 
 import hashlib
+import os
+import signal
 from dataclasses import replace
 from pathlib import Path
 
@@ -56,6 +58,23 @@ def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(cont
     assert n_starts(run) == 1
     assert_same(run, disturbed)
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == compiled
+
+
+def test_a_worker_in_an_image_does_not_outlive_its_supervisor(contained):
+    """Its standard input ends, through Apptainer too: no process is left outside the allocation."""
+    contained.run("submit", contained.spec(train=300, evaluate=6000))
+    run = contained.only_run()
+    contained.wait_until(lambda: is_computing(run), "it computes")
+    beat, submission = run.read_heartbeat(), run.read_submission()
+    assert beat is not None
+    assert submission is not None
+    assert submission.pid is not None
+    os.kill(submission.pid, signal.SIGKILL)
+    contained.wait_until(lambda: not beat.process.is_alive(), "the worker has ended")
+    contained.wait_for(PREEMPTED=1)
+    assert contained.status()[0]["message"] == "stopped, for its supervisor had been killed"
+    contained.run("submit", "h.toml")
+    contained.wait_for(FINISHED=1)
 
 
 def test_two_nodes_share_a_run_each_in_an_image(contained):
