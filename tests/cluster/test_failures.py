@@ -169,6 +169,8 @@ def test_a_job_whose_image_was_replaced_has_failed_and_says_so_everywhere(room):
     place.run("submit", "--extra", "hold", place.spec(train=5, evaluate=40))
     image.write_text("another one")
     with place.begin("submit", "--follow", "h.toml") as following:
+        assert following.stderr is not None
+        assert any("  queued" in line for line in following.stderr)  # it looks on
         place.cluster.call("scontrol", "release", *place.cluster.job_ids(place.cwd))
         assert "was asked for" in following.communicate(timeout=PATIENCE_S)[0]
         assert following.returncode == 3
