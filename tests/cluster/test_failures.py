@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import PATIENCE_S, assert_same, n_starts, series
+from tests.cluster.cluster import PATIENCE_S, Room, assert_same, n_starts, series
 from vmcjob.rundir import RunDir
-from vmcjob.scheduler.local import queue_lock
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -71,18 +70,13 @@ def test_a_controller_that_stops_while_submitting_and_watching(room):
     Stopped like this it takes what it is told, and answers when nobody listens any more: sbatch
     fails, and there is a job.
     """
-    spec = room.spec(train=5, evaluate=40)
-    room.runs.mkdir()
-    controller = room.cluster.pid("slurmctld")
-    with queue_lock(room.runs):
-        submission = room.begin("submit", "--extra", "hold", spec)  # gets as far as here
-        room.wait_until(room.list, "the run is recorded")
-        os.kill(controller, signal.SIGSTOP)
+    spec, controller = room.spec(train=5, evaluate=40), room.cluster.pid("slurmctld")
+    stopping = wrap(room, "sbatch", f'[ "$1" = --test-only ] || kill -STOP {controller}')
     try:
-        stderr = submission.communicate(timeout=PATIENCE_S)[1]
-        assert submission.returncode == 5
-        assert "sbatch: " in stderr
-        assert "timed out" in stderr.lower()
+        done = stopping.start("submit", "--extra", "hold", spec)
+        assert done.returncode == 5
+        assert "sbatch: " in done.stderr
+        assert "timed out" in done.stderr.lower()
         done = room.start("status")
         assert done.returncode == 5
         assert "squeue: " in done.stderr
@@ -182,19 +176,23 @@ def test_a_job_whose_image_was_replaced_has_failed_and_says_so_everywhere(room):
     place.wait_for(FINISHED=1)
 
 
+def wrap(room: Room, program: str, line: str) -> Room:
+    """A room of a user who has a line of shell before a program of SLURM."""
+    folder, path = room.cwd / "bin", room.environment["PATH"]
+    folder.mkdir(exist_ok=True)
+    wrapper = folder / program
+    wrapper.write_text(f'#!/bin/sh\n{line}\nexec {shutil.which(program, path=path)} "$@"\n')
+    wrapper.chmod(0o755)
+    return replace(room, extra={**room.extra, "PATH": f"{folder}:{path}"})
+
+
 def test_filters_and_banners_of_a_users_shell_hide_no_job(room):
     """Nor do they move one: a run that looks dead would be submitted a second time."""
-    wrappers = room.cwd / "bin"
-    wrappers.mkdir()
+    noisy = room
     for name in ("squeue", "scancel", "sbatch", "scontrol"):
-        program = shutil.which(name, path=room.environment["PATH"])
-        (wrappers / name).write_text(
-            f'#!/bin/sh\necho "Be | kind | to | the | queue"\n{program} "$@"\n'
-        )
-        (wrappers / name).chmod(0o755)
-    path = f"{wrappers}:{room.environment['PATH']}"
+        noisy = wrap(noisy, name, 'echo "Be | kind | to | the | queue"')
     filters = ("SQUEUE_PARTITION", "SCANCEL_PARTITION", "SACCT_FEDERATION", "SBATCH_PARTITION")
-    noisy = replace(room, extra={"PATH": path} | dict.fromkeys(filters, "scavenge"))
+    noisy = replace(noisy, extra={**noisy.extra} | dict.fromkeys(filters, "scavenge"))
     spec = noisy.spec(train=5, evaluate=40)
     noisy.run("submit", "--extra", "hold", spec)
     assert noisy.states() == {"QUEUED": 1}
