@@ -63,6 +63,14 @@ def test_a_job_that_waits_for_its_time_says_when_and_whether_it_comes_back(progr
     ]
 
 
+def test_a_suspended_job_says_so(programs, tmp_path):
+    programs.make("squeue", "22_0|h2-abc|SUSPENDED|1700000000|None\n")
+    run = submitted(tmp_path, 0)
+    found = scheduler.look([run])[run.path]
+    assert (found.stage, found.is_suspended) == (Stage.ACTIVE, True)
+    assert found.words == "suspended by SLURM; goes on when it is resumed"
+
+
 def test_accounting_is_asked_once_for_what_the_queue_has_forgotten(programs, tmp_path):
     programs.make("squeue")
     programs.make(

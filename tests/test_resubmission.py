@@ -1,13 +1,17 @@
 """A run that SLURM has already, submitted again: nothing that is asked for is lost in silence."""
 
+import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from tests.runs import Programs
+from vmcjob import scheduler
 from vmcjob.errors import SchedulerError, UsageError
 from vmcjob.plan import make_plan
 from vmcjob.resources import Request
+from vmcjob.rundir import Heartbeat, Phase, list_runs
 from vmcjob.scheduler import Receipt, slurm
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
@@ -43,9 +47,14 @@ def queued(request, programs, tmp_path) -> Path:
 
 
 def let_wait(programs: Programs, root: Path) -> None:
+    let(programs, root, "PENDING")
+
+
+def let(programs: Programs, root: Path, state: str, since: float = 0.0) -> None:
+    """Have SLURM say this of all jobs."""
     (folder,) = (root / ".slurm").iterdir()
     ids = ("7", "7_0", "7_1")
-    lines = (f"{job_id}|{folder.name}|PENDING|N/A|Priority\n" for job_id in ids)
+    lines = (f"{job_id}|{folder.name}|{state}|{since:.0f}|Priority\n" for job_id in ids)
     programs.make("squeue", "".join(lines))
 
 
@@ -71,6 +80,24 @@ def test_a_queued_job_keeps_its_options_and_says_so(queued, other):
     assert skipped.reason == (
         "queued with other options, which it keeps; vmcjob cancel it first to change them"
     )
+
+
+def test_a_run_that_looks_dead_is_left_alone_as_long_as_its_job_goes_on(queued, programs):
+    """Its host's clock may be wrong; a second worker would be refused, and end the first's run."""
+    long_ago = time.time() - 10_000
+    for run in list_runs(queued):
+        submission = run.read_submission()
+        assert submission is not None
+        run.write_submission(replace(submission, started_at=long_ago))
+        beat = Heartbeat(phase=Phase.TRAIN, step=1, n_steps=9, host="elsewhere", pid=1)
+        run.write_heartbeat(replace(beat, time=long_ago))
+    let(programs, queued, "RUNNING", long_ago)
+    (skipped,) = submit(queued).skipped
+    assert skipped.reason.startswith("dead, but its job 7")
+    assert skipped.reason.endswith("goes on; vmcjob cancel it first")
+    programs.make("scancel")
+    (done,) = scheduler.cancel([skipped.run])
+    assert done.result.endswith("is being cancelled")
 
 
 def test_options_are_judged_though_nothing_is_submitted(queued):

@@ -275,6 +275,16 @@ def test_a_job_whose_worker_died_is_dead_though_slurm_calls_it_running(run, aliv
     assert state(run, active(age_s=10)) is State.DEAD
 
 
+def test_a_suspended_job_is_not_dead_though_it_gives_no_sign_of_life(run):
+    long_ago = time.time() - 10 * STALE_S
+    give_to_slurm(run, started_at=long_ago)
+    beat(run, Process("elsewhere", 1, 1), time=long_ago)
+    assert state(run, active(age_s=11 * STALE_S)) is State.DEAD
+    suspended = replace(active(age_s=11 * STALE_S), is_suspended=True, words="suspended")
+    row = examine(run, {run.path: suspended})
+    assert (row.state, row.message) == (State.RUNNING, "suspended")
+
+
 def test_a_job_that_slurm_has_ended_is_not_running_whatever_its_last_heartbeat(run):
     """The worker's host is another one, and its heartbeat is fresh."""
     give_to_slurm(run, started_at=time.time())

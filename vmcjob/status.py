@@ -70,6 +70,7 @@ class Ticket:
     words: str = ""  # why it waits, or how it ended
     is_cancelled: bool = False
     started_at: float | None = None
+    is_suspended: bool = False  # its processes stand still, and give no sign of life
 
 
 Queue = Mapping[Path, Ticket]
@@ -246,7 +247,7 @@ def _judge_active(seen: Observation, submission: Submission, job_started_at: flo
         return State(outcome.outcome)
     if has_ended or submission.cancelled_at is not None:
         return State.STOPPING
-    if seen.is_worker_alive:
+    if seen.is_worker_alive or (seen.ticket is not None and seen.ticket.is_suspended):
         return _at_work(seen)
     has_supervisor = (submission.started_at or 0.0) >= job_started_at
     is_starting = not has_supervisor and time.time() - job_started_at <= STALE_S
@@ -287,7 +288,7 @@ def _job_id(seen: Observation) -> str | None:
 def _explain(run: RunDir, state: State, seen: Observation) -> str:
     """Why a run waits or has ended: in its own words, else in those of who lost it."""
     outcome, ticket = seen.outcome, seen.ticket
-    if state is State.QUEUED:
+    if state is State.QUEUED or (ticket is not None and ticket.is_suspended):
         return ticket.words if ticket else ""
     if state is State.DEAD:
         return (ticket.words if ticket else "") or _explain_death(run, seen)

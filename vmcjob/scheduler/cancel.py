@@ -103,7 +103,8 @@ def _mark(run: RunDir, seen: Queue) -> tuple[str | None, Submission | None]:
     """
     found, before, ticket = examine(run, seen), run.read_submission(), seen.get(run.path)
     is_over = ticket is not None and ticket.stage is Stage.ENDED
-    if before is None or found.job_id is None or not found.state.is_active:
+    is_active = found.state.is_active or (ticket is not None and ticket.stage is Stage.ACTIVE)
+    if before is None or found.job_id is None or not is_active:
         return None, None
     run.write_submission(replace(before, job_id=found.job_id, cancelled_at=time.time()))
     return (None if is_over else found.job_id), before

@@ -17,7 +17,9 @@ Key = tuple[str, int | None]
 LONGEST_ARGUMENT = 100_000  # bytes; Linux refuses a single argument of more than 131071
 REFRESH_S = 10.0  # a cluster's controller is shared: between two looks of one watching process
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"}
-ACTIVE = {"RUNNING", "COMPLETING", "SUSPENDED", "STOPPED", "STAGE_OUT", "SIGNALING", "RESIZING"}
+ACTIVE = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING"}
+SUSPENDED = {"SUSPENDED", "STOPPED"}
+PAUSE = "suspended by SLURM; goes on when it is resumed"
 REASONS: Mapping[str, str] = {
     "None": "waits for the scheduler to look at it",
     "Priority": "others come first",
@@ -182,6 +184,8 @@ def _ticket(line: _Line, has_begun: bool = False) -> Ticket:
     start = float(line.start) if line.start.isdigit() else None
     if word in WAITING:
         return Ticket(Stage.WAITING, line.job_id, explain(line.reason, start, has_begun=has_begun))
+    if word in SUSPENDED:
+        return Ticket(Stage.ACTIVE, line.job_id, PAUSE, started_at=start, is_suspended=True)
     if word in ACTIVE:
         return Ticket(Stage.ACTIVE, line.job_id, started_at=start)
     is_cancelled = word == "CANCELLED"

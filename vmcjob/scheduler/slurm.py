@@ -29,7 +29,7 @@ from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.scheduler.script import Options, load_submitit, render, requests
 from vmcjob.site import Site
 from vmcjob.slurm_environment import clean
-from vmcjob.status import Stage, State, examine
+from vmcjob.status import Queue, Stage, State, examine
 
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
 
@@ -65,10 +65,7 @@ def draft(
         try:
             if run.exists:
                 run.require(make_record(source, task))
-                found = examine(run, seen)
-                reason = reason_to_skip(found, is_anew)
-                if found.state in (State.QUEUED, State.RUNNING) and _is_other(run, options[run]):
-                    reason = f"{reason} {WITH_OTHERS}"
+                reason = _reason_to_skip(run, seen, options[run], is_anew)
         except RunDirError as error:
             skipped.append(Skipped(run, run.path.name, UNUSABLE, error))
             continue
@@ -160,6 +157,18 @@ class _Progress:
             self.leave([run], UNUSABLE, error)
             return False
         return True
+
+
+def _reason_to_skip(run: RunDir, seen: Queue, options: Options, is_anew: bool) -> str | None:
+    """Why a run is not given to SLURM now; None if it is."""
+    found, ticket = examine(run, seen), seen.get(run.path)
+    reason = reason_to_skip(found, is_anew)
+    if reason is None and ticket is not None and ticket.stage is Stage.ACTIVE:
+        # A clock that is wrong makes a worker look dead; two of them would be worse than none.
+        return f"{found.state.lower()}, but its job {ticket.job_id} goes on; vmcjob cancel it first"
+    if found.state in (State.QUEUED, State.RUNNING) and _is_other(run, options):
+        return f"{reason} {WITH_OTHERS}"
+    return reason
 
 
 def _options(task: Task, site: Site, flags: Request) -> Options:
