@@ -24,4 +24,4 @@ def clean(environ: Mapping[str, str]) -> dict[str, str]:
 
 def plain(environ: Mapping[str, str]) -> dict[str, str]:
     """The same for programs whose answers are read by us."""
-    return clean(environ) | PLAIN
+    return {**clean(environ), **PLAIN}

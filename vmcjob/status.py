@@ -216,6 +216,8 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
     Without an answer of the queue, the run directory is all there is.
     """
     ticket, outcome = seen.ticket, seen.outcome
+    if (state := _judge_without_job(seen, submission)) is not None:
+        return state
     if ticket is not None and ticket.stage is Stage.WAITING:
         return State.QUEUED
     if ticket is not None and ticket.stage is Stage.ACTIVE:
@@ -233,6 +235,19 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
         return State(outcome.outcome)
     is_unknown = submission.job_id is None and not submission.started_at
     return State.NEW if is_unknown and seen.heartbeat is None else State.DEAD
+
+
+def _judge_without_job(seen: Observation, submission: Submission) -> State | None:
+    """The state of a run that is through with its job, which goes on for others; else None."""
+    ticket, outcome = seen.ticket, seen.outcome
+    if submission.place is None or ticket is None or ticket.stage is Stage.ENDED:
+        return None
+    if seen.is_worker_alive and outcome is None:
+        return None
+    is_settled = outcome is not None and submission.has_come_to(outcome)
+    if outcome is not None and is_settled and not _is_resumable(outcome):
+        return State(outcome.outcome)
+    return None if submission.cancelled_at is None else State.CANCELLED
 
 
 def _judge_active(seen: Observation, submission: Submission, job_started_at: float) -> State:

@@ -57,7 +57,8 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
     for item in receipt.skipped:
         put(f"# would be skipped: {relative(item.run.path)}, {item.reason}")
     for array in jobs.arrays:
-        put(f"# would be given to sbatch, for {count(len(array.runs), 'run')}:")
+        jobs_of_several = f" in {count(array.n_jobs, 'job')}" if array.runs_per_job > 1 else ""
+        put(f"# would be given to sbatch, for {count(len(array.runs), 'run')}{jobs_of_several}:")
         put(array.script)
         put(f"# and would start, for each run:\n{shlex.join(array.command(array.runs[0]))}")
     if jobs.arrays:
@@ -84,6 +85,7 @@ def _describe_job(array: "Array") -> dict[str, Any]:  # a JSON document
         "job_name": array.job_name,
         "script": array.script,
         "run_ids": [run.path.name for run in array.runs],
+        "runs_per_job": array.runs_per_job,
         "commands": [list(array.command(run)) for run in array.runs],
         "gpu_hours": array.cost.gpu_hours,
         "cpu_hours": array.cost.cpu_hours,

@@ -74,6 +74,7 @@ class Submission:
     array_index: int | None = None
     number: int = 0  # how many submissions to a batch system there were before
     cancelled_at: float | None = None
+    place: int | None = None  # which of the runs it is that have this job together
 
     @property
     def launcher(self) -> Process | None:

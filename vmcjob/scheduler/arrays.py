@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import math
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,7 +19,7 @@ from vmcjob.scheduler.jobfiles import job_folder
 from vmcjob.scheduler.local import python_command
 from vmcjob.scheduler.script import Options, render
 from vmcjob.site import Site
-from vmcjob.supervisor import Supervisor
+from vmcjob.supervisor import Pack, Share, Supervisor
 
 MOST_FILES = 300  # of one finished run
 DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
@@ -55,19 +56,35 @@ class Array:
     folder: Path
     runs: tuple[RunDir, ...]
     options: Options
-    max_parallel: int
+    max_parallel: int  # jobs
     image: Image | None
     after: str | None = None  # what has to end before: a job's number, or, until it has one, a name
+    runs_per_job: int = 1
 
     @property
     def n_jobs(self) -> int:
         """How many jobs it is to SLURM, which counts every element of an array."""
-        return len(self.runs)
+        return len(self.jobs)
+
+    @property
+    def jobs(self) -> tuple[tuple[RunDir, ...], ...]:
+        """The runs of each job."""
+        return tuple(_chunks(self.runs, self.runs_per_job))
+
+    def places(self) -> Iterator[tuple[RunDir, int | None, int | None]]:
+        """Each run, its job's index in the array, and its place in the job; None where alone."""
+        for index, runs in enumerate(self.jobs):
+            for place, run in enumerate(runs):
+                yield (
+                    run,
+                    index if self.n_jobs > 1 else None,
+                    place if self.runs_per_job > 1 else None,
+                )
 
     def first(self, n_jobs: int) -> "Array":
         """So many of its jobs."""
-        runs = self.runs[:n_jobs]
-        return replace(self, runs=runs, max_parallel=min(self.max_parallel, len(runs)))
+        runs = self.runs[: n_jobs * self.runs_per_job]
+        return replace(self, runs=runs, max_parallel=min(self.max_parallel, n_jobs))
 
     @property
     def parameters(self) -> dict[str, Any]:  # submitit's words
@@ -83,13 +100,13 @@ class Array:
     @property
     def script(self) -> str:
         """What sbatch will be given."""
-        return render(self.parameters, self.folder, [sys.executable], len(self.runs))
+        return render(self.parameters, self.folder, [sys.executable], self.n_jobs)
 
     @property
     def cost(self) -> "Cost":
-        """The most that it can cost: every run taking its whole wall time, once."""
+        """The most that it can cost: every job taking its whole wall time, once."""
         options = self.options
-        node_hours = len(self.runs) * options.resources.nodes * options.wall_time_s / 3600
+        node_hours = self.n_jobs * options.resources.nodes * options.wall_time_s / 3600
         return Cost(
             gpu_hours=node_hours * options.gpus(),
             cpu_hours=node_hours * options.cpus(),
@@ -98,23 +115,29 @@ class Array:
             is_exclusive=options.is_exclusive,
         )
 
-    def supervisors(self) -> list[Supervisor]:
-        """What each task of the job does."""
+    def supervisors(self) -> list[Supervisor | Pack]:
+        """What each job does."""
+        if self.runs_per_job == 1:
+            return [self._supervisor(run) for run in self.runs]
+        shares = [Share(place, self.runs_per_job) for place in range(self.runs_per_job)]
+        return [Pack(tuple(map(self._supervisor, runs, shares))) for runs in self.jobs]
+
+    def _supervisor(self, run: RunDir, share: Share | None = None) -> Supervisor:
+        """What looks after a run's worker."""
         image = self.image
-        return [
-            Supervisor(
-                str(run.path),
-                self.job_name,
-                self.command(run),
-                self.options.spare_s,
-                image=str(image.path) if image else None,
-                image_sha256=image.digest() if image else "",
-                has_gpus=self.options.gpus() > 0,
-                cache=str(image.cache) if image and image.cache else None,
-                folder=str(self.folder) if self.options.site.auto_resume else None,
-            )
-            for run in self.runs
-        ]
+        comes_back = self.options.site.auto_resume and share is None
+        return Supervisor(
+            str(run.path),
+            self.job_name,
+            self.command(run),
+            self.options.spare_s,
+            image=str(image.path) if image else None,
+            image_sha256=image.digest() if image else "",
+            has_gpus=self.options.gpus() > 0,
+            cache=str(image.cache) if image and image.cache else None,
+            folder=str(self.folder) if comes_back else None,
+            share=share,
+        )
 
     def command(self, run: RunDir) -> tuple[str, ...]:
         """What starts the worker of a run on its compute host."""
@@ -137,36 +160,49 @@ def form_arrays(
             refuse_unbindable(run.path)
         groups.setdefault((options, image), []).append(run)
     largest = _largest_array() if len(wanted) > 1 else 1
-    chunks = [
-        (options, image, chunk)
-        for (options, image), runs in groups.items()
-        for chunk in _chunks(runs, largest)
-    ]
-    shares = _shares([len(runs) for _, _, runs in chunks], max_parallel)
+    chunks: list[tuple[Options, Image | None, int, tuple[RunDir, ...]]] = []
+    for (options, image), runs in groups.items():
+        per_job = options.runs_per_job(max_parallel)
+        chunks += ((options, image, per_job, part) for part in _chunks(runs, largest * per_job))
+    sizes = [(math.ceil(len(runs) / per_job), per_job) for _, _, per_job, runs in chunks]
+    n_rows = _rows(sizes, max_parallel)
     names: list[str] = []
-    for (options, image, runs), share in zip(chunks, shares, strict=True):
+    for (options, image, per_job, runs), share in zip(
+        chunks, _shares(sizes, max_parallel), strict=True
+    ):
         number = 1 + max(_number(run) for run in runs)
         name = _job_name(wanted[runs[0]][0].name, runs, number)
         folder = job_folder(root, name)
-        # More arrays than may run at a time go one after the other, in so many rows.
-        is_later = max_parallel is not None and len(names) >= max_parallel
-        after = names[-max_parallel] if is_later and max_parallel else None
-        yield Array(name, number, folder, runs, options, share, image, after)
+        after = names[-n_rows] if n_rows and len(names) >= n_rows else None
+        yield Array(name, number, folder, runs, options, share, image, after, per_job)
         names.append(name)
 
 
-def _shares(lengths: Sequence[int], max_parallel: int | None) -> list[int]:
-    """How many runs of each array may run at a time.
+def _rows(sizes: Sequence[tuple[int, int]], max_parallel: int | None) -> int | None:
+    """In how many rows arrays go one after the other, where they cannot all run at a time."""
+    of_a_job = [per_job for _, per_job in sizes]
+    if max_parallel is None or sum(of_a_job) <= max_parallel:
+        return None
+    return max_parallel // max(of_a_job)
+
+
+def _shares(sizes: Sequence[tuple[int, int]], max_parallel: int | None) -> list[int]:
+    """How many jobs of each array may run at a time; its size is jobs, and runs in each.
 
     Arrays know nothing of each other, so they share out what may run in all, one by one.
     """
     if max_parallel is None:
-        return list(lengths)
-    shares = [1] * len(lengths)
-    while sum(shares) < max_parallel and shares != list(lengths):
-        for index, length in enumerate(lengths):
-            if shares[index] < length and sum(shares) < max_parallel:
+        return [n_jobs for n_jobs, _ in sizes]
+    shares = [1] * len(sizes)
+    room = max_parallel - sum(per_job for _, per_job in sizes)
+    is_growing = True
+    while is_growing:
+        is_growing = False
+        for index, (n_jobs, per_job) in enumerate(sizes):
+            if shares[index] < n_jobs and per_job <= room:
                 shares[index] += 1
+                room -= per_job
+                is_growing = True
     return shares
 
 

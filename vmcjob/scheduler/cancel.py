@@ -2,13 +2,14 @@
 
 import re
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.rundir import Process, RunDir, Submission
 from vmcjob.scheduler import commands, queue
+from vmcjob.scheduler.companions import count_others_at_work
 from vmcjob.scheduler.local import queue_lock
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.status import Queue, Stage, State, examine
@@ -72,7 +73,7 @@ def _cancel_jobs(runs: Sequence[RunDir]) -> dict[RunDir, Cancelled]:
     except SchedulerError as error:
         return {run: _failed(run, error) for run in runs}
     done: dict[RunDir, Cancelled] = {}
-    marked: dict[str, tuple[RunDir, Submission]] = {}  # by job id, with what was recorded before
+    marked: dict[RunDir, tuple[str, Submission]] = {}  # with what was recorded before
     for run in runs:
         try:
             job_id, before = _mark(run, seen)
@@ -84,10 +85,25 @@ def _cancel_jobs(runs: Sequence[RunDir]) -> dict[RunDir, Cancelled]:
         elif job_id is None:
             done[run] = _end_orphan(run)
         else:
-            marked[job_id] = run, before
-    for error, ids in _scancel(list(marked)):
-        for job_id in ids:
-            run, before = marked[job_id]
+            marked[run] = job_id, before
+    return done | _end_marked(marked, seen)
+
+
+def _end_marked(
+    marked: Mapping[RunDir, tuple[str, Submission]], seen: Queue
+) -> dict[RunDir, Cancelled]:
+    """End the jobs of runs that nobody wants any more, but not those that others need."""
+    done: dict[RunDir, Cancelled] = {}
+    ending: dict[str, list[RunDir]] = {}  # by job
+    for run, (job_id, before) in marked.items():  # when all have been marked: they may be one job's
+        if others := count_others_at_work(run, before, seen):
+            company = "another run" if others == 1 else f"{others} other runs"
+            done[run] = Cancelled(run, True, f"{ASKED}; job {job_id} goes on with {company}")
+        else:
+            ending.setdefault(job_id, []).append(run)
+    for error, ids in _scancel(list(ending)):
+        for run in (run for job_id in ids for run in ending[job_id]):
+            job_id, before = marked[run]
             done[run] = Cancelled(run, True, f"job {job_id} is being cancelled")
             if error is not None:
                 done[run] = _failed(run, error)

@@ -68,6 +68,17 @@ class Options:
         gres = self.first("gres")
         return self.resources.gpus if gres is None else sum(map(_gpus, gres.split(",")))
 
+    def runs_per_job(self, max_parallel: int | None) -> int:
+        """How many runs share a job; SchedulerError if they cannot share its GPUs evenly."""
+        count, n_gpus = self.resources.runs_per_job, self.gpus()
+        count = min(count, max_parallel or count)
+        if n_gpus and count % n_gpus and n_gpus % count:
+            raise SchedulerError(
+                f"resources.runs_per_job: {count} runs cannot share {n_gpus} GPUs evenly; expected "
+                "as many runs as GPUs, or a multiple of the one that the other divides"
+            )
+        return count
+
     def cpus(self) -> int:
         """CPUs of a node; SLURM gives one to who asks for none."""
         extra = self.extra()

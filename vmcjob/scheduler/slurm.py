@@ -14,6 +14,7 @@ from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler import commands, queue
 from vmcjob.scheduler.arrays import Array, form_arrays
+from vmcjob.scheduler.companions import write_companions
 from vmcjob.scheduler.jobfiles import adopt, find_script
 from vmcjob.scheduler.local import queue_lock
 from vmcjob.scheduler.preflight import ask, preflight
@@ -209,19 +210,21 @@ def _adopt_jobs(runs: Sequence[RunDir]) -> None:
 def _send(array: Array, now: float) -> dict[RunDir, str]:
     """Record the runs' job, submit it, record its id."""
     before = {run: run.read_submission() for run in array.runs}
-    is_array = len(array.runs) > 1
     try:
-        for index, run in enumerate(array.runs):
+        for run, index, place in array.places():
             run.write_submission(
                 Submission(
                     scheduler="slurm",
                     job_id=None,
                     submitted_at=now,
                     job_name=array.job_name,
-                    array_index=index if is_array else None,
+                    array_index=index,
                     number=array.number,
+                    place=place,
                 )
             )
+        if array.runs_per_job > 1:
+            write_companions(array.folder, array.jobs)
         job_ids = _run_sbatch(array)
     except (SchedulerError, RunDirError):
         # SLURM may have taken the job and its answer been lost: then the record must stand.
@@ -230,12 +233,14 @@ def _send(array: Array, now: float) -> dict[RunDir, str]:
                 with suppress(RunDirError):
                     _restore(run, submission)
         raise
-    for run, job_id in zip(array.runs, job_ids, strict=True):
+    pairs = zip(array.jobs, job_ids, strict=True)
+    found = {run: job_id for runs, job_id in pairs for run in runs}
+    for run, job_id in found.items():
         submission = run.read_submission()
         # A job that started at once may have written more than we know.
         if submission is not None and submission.job_id is None:
             run.write_submission(replace(submission, job_id=job_id))
-    return dict(zip(array.runs, job_ids, strict=True))
+    return found
 
 
 def _restore(run: RunDir, submission: Submission | None) -> None:
@@ -255,7 +260,7 @@ def _has_job(array: Array) -> bool:
 
 
 def _run_sbatch(array: Array) -> list[str]:
-    """Have submitit pickle the supervisors and call sbatch; the job id of every run."""
+    """Have submitit pickle the supervisors and call sbatch; the id of every job."""
     slurm = load_submitit()
     try:
         array.folder.mkdir(parents=True, exist_ok=True)

@@ -271,6 +271,7 @@ class Resources:
 
     nodes: Annotated[int, between(1, 100_000), "machines that share a run, a rank on each"] = 1
     gpus: Annotated[int, between(0, 1000), "per node"] = 1
+    runs_per_job: Annotated[int, between(1, 1000), "runs that share a job, and its GPUs"] = 1
     cpus: Annotated[int | None, between(1, 100_000), "per node"] = None
     time: Annotated[str | None, WALL_TIME, "wall time"] = None
     mem: Annotated[str | None, MEMORY, "per node"] = None
@@ -283,6 +284,12 @@ class Resources:
     def time_s(self) -> float | None:
         """The wall time in seconds."""
         return None if self.time is None else wall_time_s(self.time)
+
+    def clashes(self) -> Iterator[Clash]:
+        """Runs that share several nodes, and GPUs that are not to be shared out."""
+        if self.runs_per_job > 1 and self.nodes > 1:
+            message = "runs can share a job on one node only; set resources.nodes = 1"
+            yield Clash(("runs_per_job", "nodes"), message)
 
 
 @dataclass(frozen=True)

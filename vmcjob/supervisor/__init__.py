@@ -3,5 +3,7 @@
 from vmcjob.supervisor.endings import note_end
 from vmcjob.supervisor.job import Job
 from vmcjob.supervisor.main import Supervisor
+from vmcjob.supervisor.pack import Pack
+from vmcjob.supervisor.share import Share
 
-__all__ = ["Job", "Supervisor", "note_end"]
+__all__ = ["Job", "Pack", "Share", "Supervisor", "note_end"]

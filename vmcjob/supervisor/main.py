@@ -9,7 +9,7 @@ first one keeps the run's records and talks to the batch system.
 import os
 import subprocess
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -27,7 +27,8 @@ from vmcjob.supervisor.endings import (
     progress,
 )
 from vmcjob.supervisor.job import Job, say
-from vmcjob.supervisor.watch import Deadline, listen, watch
+from vmcjob.supervisor.share import Share
+from vmcjob.supervisor.watch import Deadline, Inbox, listen, watch
 
 
 @dataclass(frozen=True)
@@ -43,6 +44,7 @@ class Supervisor:
     has_gpus: bool = False
     cache: str | None = None  # of programs compiled in images
     folder: str | None = None  # from where it is submitted again when SLURM does not requeue it
+    share: Share | None = None  # of a job that it has together with other runs
 
     def __call__(self) -> None:
         """Take one attempt to its end; the process ends with the worker's exit code."""
@@ -55,8 +57,11 @@ class Supervisor:
         if code:
             raise SystemExit(code)
 
-    def supervise(self, job: Job, rank: Rank = ALONE) -> int:
-        """One attempt of one rank; the exit code that the batch system shall see."""
+    def supervise(self, job: Job, rank: Rank = ALONE, inbox: Inbox | None = None) -> int:
+        """One attempt of one rank; the exit code that the batch system shall see.
+
+        With an `inbox`, somebody else listens to the batch system's signals.
+        """
         run = RunDir(Path(self.run_dir))
         submission = run.read_submission()
         if submission is None or submission.job_name != self.job_name:
@@ -69,7 +74,7 @@ class Supervisor:
             return self._accompany(run, rank, job)
         before = progress(run)
         deadline = Deadline(job, self.spare_s)
-        with listen() as inbox:
+        with listen() if inbox is None else nullcontext(inbox) as inbox:
             try:
                 self._prepare(run, rank)
                 run.clear_outcome()
@@ -109,13 +114,19 @@ class Supervisor:
             return
         Image(Path(self.image), self.image_sha256).digest()
         cache = make_cache(Path(self.cache), self.image_sha256) if self.cache else None
-        environ = os.environ | {SUPERVISED: "1"}
+        environ = self._environ() | {SUPERVISED: "1"}
         text = environment(environ, self.image_sha256, has_gpus=self.has_gpus, cache=cache)
         run.write_environment(text, rank.index)
 
+    def _environ(self) -> dict[str, str]:
+        """What the worker may see of the environment, and of the node's devices."""
+        return self.share.environ(os.environ) if self.share else dict(os.environ)
+
     def _start(self, run: RunDir, rank: Rank) -> subprocess.Popen[bytes]:
         """Start the worker, its words going to the run's log."""
-        environ = os.environ if self.image is None else host_environment(os.environ)
+        environ = self._environ()
+        if self.image is not None:
+            environ = host_environment(environ)
         ours, first = str(run.environment_path_of(rank.index)), str(run.environment_path)
         command = [ours if word == first else word for word in self.command]
         try:

@@ -1,0 +1,53 @@
+"""Runs that have a job together: who they are, and whether the job goes on without one of them."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from vmcjob.errors import RunDirError, SchedulerError
+from vmcjob.rundir import RunDir, Submission
+from vmcjob.scheduler.jobfiles import job_folder
+from vmcjob.status import Queue, examine
+
+COMPANIONS = "companions.json"
+"""In the folder of a submission: the names of the runs of each job."""
+
+
+def write_companions(folder: Path, jobs: Sequence[Sequence[RunDir]]) -> None:
+    """Note which runs have a job together."""
+    text = json.dumps([[run.path.name for run in runs] for runs in jobs])
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / COMPANIONS).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise SchedulerError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def count_others_at_work(run: RunDir, submission: Submission, seen: Queue) -> int:
+    """How many other runs of the run's job are still wanted, and not at their ends."""
+    ticket = seen.get(run.path)
+    queue = {} if ticket is None else {other.path: ticket for other in _find(run, submission)}
+    return sum(_is_at_work(other, submission, queue) for other in _find(run, submission))
+
+
+def _is_at_work(run: RunDir, submission: Submission, queue: Queue) -> bool:
+    theirs = run.read_submission()
+    if theirs is None or theirs.job_name != submission.job_name or theirs.cancelled_at:
+        return False
+    try:
+        return examine(run, queue).state.is_active
+    except RunDirError:  # nobody knows what it is: no reason to keep a job
+        return False
+
+
+def _find(run: RunDir, submission: Submission) -> list[RunDir]:
+    """The other runs of the run's job; none if it has its job to itself, or nobody knows."""
+    if submission.place is None or submission.job_name is None:
+        return []
+    root = run.path.parent
+    try:
+        text = (job_folder(root, submission.job_name) / COMPANIONS).read_text("utf-8")
+        names = json.loads(text)[submission.array_index or 0]
+    except (OSError, ValueError, LookupError):
+        return []
+    return [other for name in names if (other := RunDir(root / str(name))) != run]
