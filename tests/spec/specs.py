@@ -71,7 +71,7 @@ jobs = st.builds(
     ),
     sampler=st.builds(
         Sampler,
-        walkers=st.integers(2, 10**6),
+        walkers=st.integers(2, 10**5),
         steps=counts,
         width=positive,
         target_acceptance=st.floats(0, 1, exclude_min=True, exclude_max=True),
@@ -99,4 +99,4 @@ jobs = st.builds(
     container=st.builds(
         Container, image=st.none() | st.from_regex(r"[^\x00-\x1f\x7f]+", fullmatch=True)
     ),
-)
+).filter(lambda job: not [*job.clashes()])  # some are too large for any memory

@@ -45,7 +45,7 @@ def prune(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what nobody needs any more: old logs, records of jobs, and what was put aside.
+    """Remove old logs, records of jobs, and what was put aside.
 
     The logs are those of finished runs, and the jobs those that no unfinished run refers to.
     Results stay, but for those that `rerun` has put aside, unless --state names the runs' state.
