@@ -128,6 +128,7 @@ class Room:
             "PYTHONPATH": str(Path(vmcjob.__file__).parents[1]),
             "JAX_PLATFORMS": "cpu",
             "OMP_NUM_THREADS": "1",
+            "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # runs of seconds: compiling takes the most
         }
         return kept | ours | self.cluster.environment | dict(self.extra)
 

@@ -16,6 +16,7 @@ from tests.cluster.cluster import TESTBED, Cluster, Room
 
 LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
 BUILD = Path(__file__).parents[2] / "containers" / "build"
+GIVEN = "VMCJOB_TEST_IMAGE"
 
 
 def pytest_runtest_setup() -> None:
@@ -59,23 +60,41 @@ def _keep_up() -> Iterator[Cluster]:
         cluster.down()
 
 
-@pytest.fixture(scope="session")
-def image(cluster, tmp_path_factory) -> Iterator[Path]:
-    """An image of this checkout for CPUs, which takes minutes to build; or $VMCJOB_TEST_IMAGE."""
-    given = os.environ.get("VMCJOB_TEST_IMAGE")
+def _missing_from_build(cluster: Cluster) -> str | None:
+    """Why no image can be built here, None if one can."""
     if shutil.which("apptainer", path=cluster.environment["PATH"]) is None:
-        _require(f"no apptainer; {TESTBED} install-apptainer")
-    if given is not None:
-        yield Path(given)
+        return f"no apptainer; {TESTBED} install-apptainer"
+    return None if _python() else f"{BUILD} needs Python 3.11"
+
+
+def _python() -> str | None:
+    return sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
+
+
+@pytest.fixture(scope="session", autouse=True)
+def build(request, cluster, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, Path] | None]:
+    """The image on its way, which takes minutes: other tests wait for SLURM most of the time."""
+    is_wanted = any("image" in item.fixturenames for item in request.session.items)
+    if not is_wanted or GIVEN in os.environ or _missing_from_build(cluster):
+        yield None
         return
-    python = sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
-    if python is None:
-        _require(f"{BUILD} needs Python 3.11")
     path = tmp_path_factory.mktemp("image") / "vmcjob-cpu.sif"
-    environment = os.environ | cluster.environment | {"PYTHON": str(python)}
-    subprocess.run([BUILD, path], env=environment, check=True)
-    yield path
-    path.unlink()  # pytest would keep three of them
+    environment = os.environ | cluster.environment | {"PYTHON": str(_python())}
+    with subprocess.Popen(["nice", BUILD, path], env=environment) as process:
+        yield process, path
+        process.terminate()
+    path.unlink(missing_ok=True)  # pytest would keep three of them
+
+
+@pytest.fixture(scope="session")
+def image(cluster, build) -> Path:
+    """An image of this checkout for CPUs; or $VMCJOB_TEST_IMAGE."""
+    _require(_missing_from_build(cluster))
+    if GIVEN in os.environ:
+        return Path(os.environ[GIVEN])
+    process, path = build
+    assert process.wait() == 0, f"{BUILD} failed"
+    return path
 
 
 @pytest.fixture

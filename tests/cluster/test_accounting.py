@@ -52,6 +52,7 @@ def messages(room: Room) -> dict[str, str]:
     return {row["run_id"]: row["message"] for row in room.status()}
 
 
+@pytest.mark.full_matrix  # in an image, and with accounting, are tested one by one
 def test_from_submit_to_an_energy_in_an_image_with_accounting(contained):
     assert_lives_a_whole_life(contained)
 
