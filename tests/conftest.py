@@ -24,8 +24,8 @@ jax.config.update("jax_disable_most_optimizations", True)
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """How thorough the tests are that have no natural end."""
-    parser.addoption("--kills", type=int, default=2, help="SIGKILLs for each kind of run")
-    parser.addoption("--full-matrix", action="store_true", help="what is marked full_matrix, too")
+    parser.addoption("--full-matrix", action="store_true", help="every case, and 10 kills of each")
+    parser.addoption("--kills", type=int, help="disturbances of each kind of run, by default 2")
     parser.addoption("--cases", type=int, default=20_000, help="damaged specs")
 
 
@@ -44,16 +44,22 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
 
 
+def kills_of(config: pytest.Config) -> int:
+    """How often to kill each kind of run."""
+    asked = config.getoption("--kills")
+    return int(str(asked)) if asked is not None else 10 if config.getoption("--full-matrix") else 2
+
+
 @pytest.fixture
 def n_kills(request: pytest.FixtureRequest) -> int:
     """How often to kill each kind of run."""
-    return int(str(request.config.getoption("--kills")))
+    return kills_of(request.config)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Kills by fives, a test for each five: every test ends soon, however many are asked for."""
     if "first_kill" in metafunc.fixturenames:
-        total = int(str(metafunc.config.getoption("--kills")))
+        total = kills_of(metafunc.config)
         batches = [(first, min(5, total - first)) for first in range(0, total, 5)]
         metafunc.parametrize(("first_kill", "n_kills"), batches)
 

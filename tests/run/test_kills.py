@@ -1,7 +1,7 @@
 """Runs killed at random moments, again and again.
 
 By default the fake calculation on one and on two devices, and one real one; with
-`--full-matrix --kills 34`, three kinds of optimizers on one and on two devices, so often each.
+`--full-matrix`, three kinds of optimizers on one and on two devices, ten times each.
 """
 
 import random

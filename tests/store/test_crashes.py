@@ -268,7 +268,7 @@ def test_rows_written_but_never_committed_are_replaced(path, monkeypatch):
     np.testing.assert_array_equal(energy[20:], 0.5)
 
 
-@pytest.mark.parametrize("kills", [25, pytest.param(300, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kills", [25, pytest.param(300, marks=pytest.mark.full_matrix)])
 def test_killed_writers_lose_nothing_they_committed(path, kills):
     """SIGKILL at random moments of creation, commits and recovery, then the next writer goes on.
 
