@@ -26,7 +26,7 @@ from vmcjob.vmc.pretrain import PretrainInfo
 
 Number = Any  # NumPy's numbers, where the worker expects what comes back from devices as JAX's
 PROGRAM = ("-m", "tests.run.fake")
-STEP_S = 0.002  # as long as a step of a small molecule, in which there is time to be disturbed
+STEP_S = 0.005  # as long as a step of a small molecule, in which there is time to be disturbed
 MOMENTUM = 0.9
 
 

@@ -99,8 +99,6 @@ def is_working(run: RunDir, pid: int) -> bool:
 
 def assert_begins(expected: Mapping[str, np.ndarray], run: RunDir) -> None:
     """All committed rows are those of the undisturbed run, and a checkpoint is intact."""
-    if not run.store_path.exists():
-        return
     store = RunStore.open(run.store_path)
     store.checkpoint()
     for phase in ("train", "evaluate"):
