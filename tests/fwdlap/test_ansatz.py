@@ -22,7 +22,8 @@ PAIR = ((0.0, 0.0, 0.0), (0.0, 0.0, 1.4))
         pytest.param(System(ATOM, (2,), 1, 1), id="He", marks=pytest.mark.full_matrix),
         pytest.param(System(PAIR, (1, 1), 1, 1), id="H2", marks=pytest.mark.full_matrix),
         pytest.param(System(ATOM, (2,), 2, 0), id="triplet He"),
-        pytest.param(System(PAIR, (3, 1), 2, 2), id="LiH"),  # all that He and H2 have, and more
+        # All that He and H2 have, and more.
+        pytest.param(System(PAIR, (3, 1), 2, 2), id="LiH", marks=pytest.mark.slow),
     ],
 )
 @pytest.mark.parametrize("name", list(ANSATZE))
@@ -31,6 +32,7 @@ def test_an_ansatz_equals_its_dense_hessian(name: str, system: System) -> None:
     compare_with_dense_hessian(ANSATZE[name](system), system)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(ANSATZE))
 def test_determinants_of_either_spin_equal_their_dense_hessian(name: str) -> None:
     """Products of determinants of different sizes, summed."""
@@ -38,6 +40,7 @@ def test_determinants_of_either_spin_equal_their_dense_hessian(name: str) -> Non
     compare_with_dense_hessian(ANSATZE[name](system, full_determinants=False), system)
 
 
+@pytest.mark.slow
 def test_layer_norm_equals_its_dense_hessian() -> None:
     """The option that no other test takes."""
     system = System(ATOM, (2,), 1, 1)

@@ -31,6 +31,7 @@ def test_the_local_energy_of_a_hydrogenic_eigenstate_is_constant(charge, state, 
     np.testing.assert_allclose(e_loc, energy * charge**2, rtol=1e-9)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", list(ANSATZE))
 def test_kinetic_energy_agrees_with_the_hessian_of_the_wave_function(name) -> None:
     """Two independent routes, through log|ψ| forward and through ψ itself."""

@@ -318,6 +318,7 @@ def training() -> Training:
     return done_so_far
 
 
+@pytest.mark.slow
 def test_some_steps_come_close_to_the_energy_of_helium(training: Training) -> None:
     """Below −2.85 hartree in the last 50 of 200 steps of a tiny network; exact are −2.9037."""
     assert -2.95 < np.mean(training.energies[-50:]) < -2.85
