@@ -17,6 +17,8 @@ from tests.cluster.cluster import TESTBED, Cluster, Room
 LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
 BUILD = Path(__file__).parents[2] / "containers" / "build"
 GIVEN = "VMCJOB_TEST_IMAGE"
+# An image that is a tenth larger, in a tenth of the processor time.
+FAST = {"APPTAINER_MKSQUASHFS_ARGS": "-comp gzip -Xcompression-level 1"}
 
 
 def pytest_runtest_setup() -> None:
@@ -79,7 +81,7 @@ def build(request, cluster, tmp_path_factory) -> Iterator[tuple[subprocess.Popen
         yield None
         return
     path = tmp_path_factory.mktemp("image") / "vmcjob-cpu.sif"
-    environment = os.environ | cluster.environment | {"PYTHON": str(_python())}
+    environment = os.environ | cluster.environment | FAST | {"PYTHON": str(_python())}
     with subprocess.Popen(["nice", BUILD, path], env=environment) as process:
         yield process, path
         process.terminate()
