@@ -16,6 +16,7 @@ from vmcjob.errors import RunDirError, UsageError
 from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
 from vmcjob.run.mirror import Mirror, open_shared
+from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
@@ -80,6 +81,8 @@ def _read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
     restored = store.checkpoint()
     if restored is None:
         raise RunDirError(f"{run_dir.start_path}: there is no checkpoint to start from")
+    if store.attrs.get("ansatz_version", 1) < ANSATZ_VERSION:
+        refuse_poles(restored.checkpoint.arrays)
     return restored.checkpoint
 
 
@@ -87,7 +90,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
     """The run's store, made if this is the first attempt."""
     run_id = run_dir.read_record().run_id
     if run_dir.store_path.exists():
-        return RunStore.open(run_dir.store_path, "a", run_id=run_id)
+        return _adopted(RunStore.open(run_dir.store_path, "a", run_id=run_id))
     layout = Layout(
         n_train=spec.train.steps,
         n_evaluate=spec.evaluate.steps,
@@ -102,15 +105,24 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         spec_text=run_dir.read_spec_text(),
         provenance=_provenance(spec, start),
         layout=layout,
+        ansatz_version=ANSATZ_VERSION,
         hartree_fock=_start(spec) if spec.pretrain.steps else None,
     )
 
 
+def _adopted(store: RunStore) -> RunStore:
+    """A store as this release goes on from it; StoreError if its wave function has a pole."""
+    if store.attrs.get("ansatz_version", 1) < ANSATZ_VERSION:
+        if restored := store.checkpoint():
+            refuse_poles(restored.checkpoint.arrays)
+        store.record("ansatz_version", ANSATZ_VERSION)
+    return store
+
+
 def _start(spec: JobSpec) -> HartreeFockRecord:
     """The Hartree–Fock start of a run, for its store: another attempt shall find the same one."""
-    method = None if spec.pretrain.method == "auto" else spec.pretrain.method
     try:
-        found = solve(make_system(spec.system), spec.pretrain.basis, method)
+        found = solve(make_system(spec.system), spec.pretrain.basis, spec.pretrain.method)
     except HartreeFockError as error:
         raise RunDirError(f"pretrain: {error}; choose another pretrain.basis") from None
     about = f"{found.method.upper()}/{found.basis}: {found.energy:.6f} hartree"

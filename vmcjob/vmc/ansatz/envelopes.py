@@ -7,6 +7,8 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from vmcjob.vmc.ansatz.positive import decay
+
 
 def shell(orbital: int) -> int:
     """Principal quantum number of the shell that holds the given orbital (0, 1, …) of one spin."""
@@ -46,6 +48,6 @@ class IsotropicEnvelope(nn.Module):
         """Envelopes from the electron–nucleus distances of one walker."""
         shape = (len(self.charges), self.determinants, len(self.columns))
         init = log_slater_exponents(self.charges, self.columns)
-        zeta = jnp.exp(self.param("log_zeta", init, shape, d_en.dtype))
+        zeta = decay(self.param("log_zeta", init, shape, d_en.dtype))
         weight = self.param("weight", nn.initializers.ones, shape, d_en.dtype)
         return jnp.sum(weight * jnp.exp(-zeta * d_en[:, :, None, None]), axis=1)

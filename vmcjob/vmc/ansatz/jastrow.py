@@ -6,6 +6,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.pairs import pair_distances
+from vmcjob.vmc.ansatz.positive import decay, length
 from vmcjob.vmc.system import System
 
 
@@ -15,7 +16,8 @@ class CuspJastrow(nn.Module):
         J = −Σ_{i<j} c α² / (α + r_ij),    c = ¼ for like spins, ½ for unlike ones,
 
     with one learned length α for like and one for unlike pairs (arXiv:2211.13672, eq. 5): its slope
-    at r_ij = 0 is c, and it vanishes for electrons far apart.
+    at r_ij = 0 is c, and it vanishes for electrons far apart. Only the size of
+    the parameter counts: of a negative length, the factor would have a pole where walkers gather.
     """
 
     n_up: int
@@ -26,11 +28,11 @@ class CuspJastrow(nn.Module):
         n_electrons = r.shape[0]
         i, j = jnp.triu_indices(n_electrons, k=1)
         like = (i < self.n_up) == (j < self.n_up)
-        alpha = self.param("alpha", nn.initializers.ones, (2,), r.dtype)
-        length = jnp.where(like, alpha[0], alpha[1])
+        alpha = length(self.param("alpha", nn.initializers.ones, (2,), r.dtype))
+        by_pair = jnp.where(like, alpha[0], alpha[1])
         cusp = jnp.where(like, 0.25, 0.5).astype(r.dtype)
         distance = jnp.linalg.norm(r[i] - r[j], axis=-1)
-        return -jnp.sum(cusp * length**2 / (length + distance))
+        return -jnp.sum(cusp * by_pair**2 / (by_pair + distance))
 
 
 class ThreeBodyJastrow(nn.Module):
@@ -65,7 +67,7 @@ class ThreeBodyJastrow(nn.Module):
 
     def _powers(self, name: str, d: Float[Array, "a b"]) -> Float[Array, "a b power"]:
         """Powers from the second on of distances that are scaled to reach from 0 to 1."""
-        scale = jnp.exp(self.param(name, nn.initializers.zeros, (), d.dtype))
+        scale = decay(self.param(name, nn.initializers.zeros, (), d.dtype))
         scaled = 1.0 - jnp.exp(-scale * d[..., None])
         return jnp.concatenate([scaled**power for power in range(2, self.order + 1)], axis=-1)
 
