@@ -46,7 +46,7 @@ def test_energies_are_those_of_the_literature(system, energy) -> None:
 
 def test_by_default_open_shells_are_unrestricted() -> None:
     """UHF is never above ROHF; each spin has its own number of orbitals."""
-    unrestricted, restricted = (solve(LITHIUM, "cc-pvdz", method) for method in (None, "rohf"))
+    unrestricted, restricted = (solve(LITHIUM, "cc-pvdz", method) for method in ("auto", "rohf"))
     assert (unrestricted.method, restricted.method) == ("uhf", "rohf")
     assert unrestricted.energy <= restricted.energy + 1e-9
     assert (unrestricted.up.shape[1], unrestricted.down.shape[1]) == (2, 1)

@@ -12,6 +12,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
+from vmcjob.vmc.stability import Solver, broken_symmetry, descended
 from vmcjob.vmc.system import System
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
 FIRST_WITH_POTENTIAL = 37  # rubidium: from there on def2 leaves the core to a potential
 Method = Literal["rhf", "uhf", "rohf"]
+Wanted = Literal["stable", "auto"] | Method
 
 
 class HartreeFockError(Exception):
@@ -37,10 +39,12 @@ class HartreeFock:
     down: Float[np.ndarray, "basis n_down"]
 
 
-def solve(system: System, basis: str, method: Method | None = None) -> HartreeFock:
-    """The Hartree–Fock ground state; by default restricted for closed shells, else unrestricted.
+def solve(system: System, basis: str, wanted: Wanted = "stable") -> HartreeFock:
+    """The Hartree–Fock ground state.
 
-    Where plain iteration does not converge, second-order iteration goes on from there.
+    "auto" is restricted for closed shells, else unrestricted; "stable" is the same, or where that
+    is no minimum, what it falls to. Where plain iteration does not converge, second-order iteration
+    goes on from there.
     Raises HartreeFockError if the basis does not know an element, leaves its core to a potential,
     or has fewer functions than there are electrons of a spin.
     """
@@ -53,12 +57,17 @@ def solve(system: System, basis: str, method: Method | None = None) -> HartreeFo
         raise HartreeFockError(
             f"basis {basis} has {molecule.nao} functions for {system.n_up} electrons of one spin"
         )
-    method = method or ("rhf" if system.n_up == system.n_down else "uhf")
-    solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
+    closed = "rhf" if system.n_up == system.n_down else "uhf"
+    method: Method = closed if wanted in ("stable", "auto") else wanted
+    solver: Solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
     solver.kernel()
     if not solver.converged:
         solver = solver.newton()
         solver.kernel()
+    if wanted == "stable" and method == "uhf":
+        solver = descended(solver, solver.make_rdm1())
+    elif wanted == "stable" and (lower := broken_symmetry(solver, system)):
+        solver, method = lower, "uhf"
     found = np.asarray(solver.mo_coeff)
     orbitals = found if method == "uhf" else (found, found)
     return HartreeFock(
@@ -69,6 +78,18 @@ def solve(system: System, basis: str, method: Method | None = None) -> HartreeFo
         up=orbitals[0][:, : system.n_up],
         down=orbitals[1][:, : system.n_down],
     )
+
+
+def populations(system: System, solution: HartreeFock) -> Float[np.ndarray, "2 nuc"]:
+    """How many electrons of either spin are at each nucleus, by Mulliken."""
+    molecule = _molecule(system, solution.basis)
+    overlap = molecule.intor("int1e_ovlp")
+    slices = molecule.aoslice_by_atom()[:, 2:]
+    counts = []
+    for orbitals in (solution.up, solution.down):
+        by_function = np.einsum("ai,ab,bi->a", orbitals, overlap, orbitals)
+        counts.append([by_function[first:last].sum() for first, last in slices])
+    return np.array(counts)
 
 
 def _molecule(system: System, basis: str) -> "Mole":

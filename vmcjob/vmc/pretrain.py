@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz.determinants import Stacks, log_abs_sum_det
 from vmcjob.vmc.contracts import LoopState, OptimizerState, Params
-from vmcjob.vmc.loop import PRETRAIN, Step, stream
+from vmcjob.vmc.loop import PRETRAIN, Moment, Step, on_all_devices, stream
 from vmcjob.vmc.sampler import sweep, tune_width
 
 
@@ -63,18 +63,18 @@ class Pretraining:
     def step(self) -> Step:
         """Sample the Hartree–Fock determinant, fit the network's orbitals, tune the width."""
 
-        def step(state: LoopState, index: Array) -> tuple[LoopState, PretrainInfo]:
-            key = devices.key(self.seed, stream(PRETRAIN, self.retry), index)
+        def step(state: LoopState, now: Moment) -> tuple[LoopState, PretrainInfo]:
+            key = devices.key(now.seed, stream(PRETRAIN, self.retry), now.step)
             chain, accepted = sweep(self._log_target, None, key, state.chain, self.moves)
             acceptance = devices.mean(accepted)
             loss, gradient = devices.mean(jax.value_and_grad(self._distance)(state.params, chain.r))
             change, memory = self.optimizer.update(gradient, state.optimizer, state.params)
             params = optax.apply_updates(state.params, change)
             chain = tune_width(chain, acceptance, self.target_acceptance)
-            new = LoopState(params, memory, chain)
+            new = state._replace(params=params, optimizer=memory, chain=chain)
             return new, PretrainInfo(loss, acceptance, devices.all_finite((loss, new)))
 
-        return devices.pmap(step, donate_argnums=(0,))
+        return on_all_devices(step, self.seed)
 
     def _log_target(self, params: None, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
         del params
@@ -90,8 +90,10 @@ class Pretraining:
         def of_one(r: Float[Array, "elec 3"]) -> Float[Array, ""]:
             rows = []
             for found, wanted in zip(self.orbitals(params, r), self.target(r), strict=True):
-                square = jnp.sum((found - wanted) ** 2, axis=-1) / jnp.sum(wanted**2, axis=-1)
-                rows.append(jnp.mean(square, axis=0))
+                size = jnp.sum(wanted**2, axis=-1)
+                # An electron so far out that the target underflows has nothing to learn from it.
+                square = jnp.sum((found - wanted) ** 2, axis=-1) / jnp.where(size > 0.0, size, 1.0)
+                rows.append(jnp.mean(jnp.where(size > 0.0, square, 0.0), axis=0))
             return jnp.mean(jnp.concatenate(rows))
 
         return jnp.mean(jax.vmap(of_one)(r))

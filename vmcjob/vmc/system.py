@@ -28,6 +28,30 @@ class System:
         return self.n_up + self.n_down
 
 
+def energy_bound(system: System) -> float:
+    """An energy that the ground state's is never below, in hartree.
+
+    Electrons that do not repel each other, all nuclei in one place but for their own repulsion:
+
+        E ≥ Σ_{I<J} Z_I Z_J / |R_I − R_J| − ½ (Σ_I Z_I)² Σ_i 1/n_i²
+
+    For −½∇² − Σ_I Z_I/|r − R_I| is an average, with weights Z_I / Σ Z, of atoms of charge Σ Z, and
+    the sum of the lowest eigenvalues of an average is at least the average of their sums.
+    """
+    nuclei, charges = np.array(system.nuclei), np.array(system.charges, float)
+    i, j = np.triu_indices(len(charges), k=1)
+    distances = np.linalg.norm(nuclei[i] - nuclei[j], axis=-1)
+    repulsion = float(np.sum(charges[i] * charges[j] / distances))
+    left, shell, filled = system.n_electrons, 1, 0.0
+    while left > 0:
+        filled += min(left, 2 * shell**2) / shell**2
+        left, shell = left - 2 * shell**2, shell + 1
+    return repulsion - 0.5 * float(charges.sum()) ** 2 * filled
+
+
+ROUNDING = 1e-6  # of populations that are whole numbers
+
+
 class Home(NamedTuple):
     """Where one electron starts: around a nucleus, as far out as its screened charge lets it."""
 
@@ -61,15 +85,52 @@ def find_homes(system: System) -> list[Home]:
     return homes[0] + homes[1]
 
 
+def homes_of(system: System, populations: Float[np.ndarray, "2 nuc"]) -> list[Home]:
+    """Where each electron starts, in electron order, so that nuclei have these populations.
+
+    Those of each spin are rounded to whole electrons, the largest remainders up. At a nucleus the
+    spins take turns, the more frequent one first.
+    """
+    up, down = populations
+    counts = np.array([_apportioned(up, system.n_up), _apportioned(down, system.n_down)])
+    homes: tuple[list[Home], list[Home]] = ([], [])
+    for nucleus, charge in enumerate(system.charges):
+        left, placed = counts[:, nucleus].copy(), 0
+        while left.any():
+            spin = int(np.argmax(left))
+            homes[spin].append(Home(nucleus, max(1, charge - placed)))
+            left[spin] -= 1
+            placed += 1
+    return homes[0] + homes[1]
+
+
+def _apportioned(shares: Float[np.ndarray, " nuc"], total: int) -> np.ndarray:
+    """Whole numbers near the shares, with the given sum, by largest remainders; none negative."""
+    shares = np.maximum(shares, 0.0)
+    whole = np.floor(shares + ROUNDING).astype(int)
+    for place in np.argsort(whole - shares, kind="stable")[: max(0, total - whole.sum())]:
+        whole[place] += 1
+    while whole.sum() > total:
+        whole[np.argmax(whole - shares)] -= 1
+    while whole.sum() < total:
+        whole[np.argmin(whole - shares)] += 1
+    return whole
+
+
 def initial_positions(
-    system: System, key: Array, n_walkers: int, spread: float = 1.0
+    system: System,
+    key: Array,
+    n_walkers: int,
+    spread: float = 1.0,
+    homes: list[Home] | None = None,
 ) -> Float[Array, "walker elec 3"]:
     """A batch of walkers in bohr: each electron normally distributed around its home nucleus.
 
     With a standard deviation of spread / Z, Z the charge that it sees there, which is the size of
     its orbital: an electron much farther out would be where ψ underflows, and nothing leads back.
+    Homes are those of `find_homes` unless given.
     """
-    homes = find_homes(system)
+    homes = homes or find_homes(system)
     centres = jnp.asarray(np.array(system.nuclei)[[home.nucleus for home in homes]], dtype=float)
     sizes = spread / jnp.asarray([[home.charge] for home in homes], dtype=float)
     return centres + sizes * jax.random.normal(key, (n_walkers, system.n_electrons, 3))

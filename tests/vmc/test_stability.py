@@ -1,0 +1,81 @@
+"""Hartree–Fock starts where bonds are stretched, and walkers that start where they say."""
+
+import numpy as np
+import pytest
+
+from vmcjob.vmc.hartree_fock import HartreeFock, populations, solve
+from vmcjob.vmc.system import System, find_homes, homes_of, initial_positions
+
+A = 4.6447
+SQUARE = System(((0.0, 0.0, 0.0), (A, 0.0, 0.0), (0.0, A, 0.0), (A, A, 0.0)), (1,) * 4, 2, 2)
+
+
+def hydrogen(distance: float) -> System:
+    """Two atoms, bohr."""
+    return System(((0.0, 0.0, 0.0), (0.0, 0.0, distance)), (1, 1), 1, 1)
+
+
+def start(system: System, method: str = "stable") -> HartreeFock:
+    """Its Hartree–Fock start in the default basis."""
+    return solve(system, "cc-pvdz", method)  # pyright: ignore[reportArgumentType]
+
+
+@pytest.mark.parametrize("distance", [20.0, 5000.0])
+def test_atoms_far_apart_are_atoms(distance: float) -> None:
+    """Restricted, each electron would be at the wrong proton half of the time, for 0.27 hartree."""
+    apart = start(hydrogen(distance))
+    atom = start(System(((0.0, 0.0, 0.0),), (1,), 1, 0))
+    assert apart.method == "uhf"
+    assert apart.energy == pytest.approx(2 * atom.energy, abs=1e-6)
+    assert start(hydrogen(distance), "auto").energy > apart.energy + 0.2
+
+
+def test_a_bond_that_is_stable_keeps_its_symmetry() -> None:
+    """Of a restricted minimum nothing is broken."""
+    stable, plain = start(hydrogen(1.4)), start(hydrogen(1.4), "auto")
+    assert stable.method == "rhf"
+    assert stable.energy == pytest.approx(plain.energy, abs=1e-9)
+
+
+def test_a_stretched_square_starts_near_four_atoms() -> None:
+    """Restricted it stands at -1.725 hartree; four atoms have -2, the square -2.0155."""
+    square = start(SQUARE)
+    assert square.method == "uhf"
+    assert -2.0155 < square.energy < -1.998
+
+
+def test_a_triplet_whose_orbitals_cannot_turn_is_stable() -> None:
+    """pyscf finds no rotation to begin with, and says so by an exception."""
+    helium = System(((0.0, 0.0, 0.0),), (2,), 2, 0)
+    assert start(helium).energy == pytest.approx(start(helium, "auto").energy, abs=1e-8)
+
+
+def test_walkers_start_where_the_electrons_of_the_determinant_are() -> None:
+    """One at each proton, of the spin that Hartree–Fock has there; an exchange never happens."""
+    system = hydrogen(50.0)
+    solution = start(system)
+    counts = populations(system, solution)
+    np.testing.assert_allclose(counts.sum(axis=1), [1.0, 1.0], atol=1e-8)
+    homes = homes_of(system, counts)
+    assert [home.nucleus for home in homes] == counts.argmax(axis=1).tolist()
+    assert sorted(home.nucleus for home in homes) == [0, 1]
+
+
+def test_populations_become_whole_electrons() -> None:
+    """The largest remainders are rounded up, and screened charges follow."""
+    lithium_hydride = System(((0.0, 0.0, 0.0), (0.0, 0.0, 3.0)), (3, 1), 2, 2)
+    homes = homes_of(lithium_hydride, np.array([[1.35, 0.65], [1.35, 0.65]]))
+    assert [(home.nucleus, home.charge) for home in homes] == [(0, 3), (1, 1), (0, 2), (1, 1)]
+    neutral = homes_of(lithium_hydride, np.array([[2.0, 0.0], [1.0, 1.0]]))
+    assert [home.nucleus for home in neutral] == [0, 0, 0, 1]
+
+
+def test_homes_may_be_given() -> None:
+    """An electron starts within a few bohr of the home that it was given."""
+    import jax
+
+    system = hydrogen(50.0)
+    homes = find_homes(system)[::-1]
+    r = initial_positions(system, jax.random.key(0), 64, homes=homes)
+    nearest = np.array(r)[:, :, 2].mean(axis=0)
+    np.testing.assert_allclose(nearest, [50.0, 0.0], atol=1.0)

@@ -1,0 +1,35 @@
+"""Basis sets of Hartree–Fock starts: which there are, and for which elements."""
+
+from typing import Final
+
+_UP_TO_KRYPTON: Final = ((1, 18), (20, 36))  # potassium is missing
+_AUGMENTED: Final = ((1, 18), (21, 36))
+_SPLIT: Final = ((1, 20), (31, 36), (53, 53))
+_DEF2: Final = ((1, 36),)  # beyond, the core is left to a potential
+
+COVERED: Final[dict[str, tuple[tuple[int, int], ...]]] = {
+    "sto-3g": ((1, 53),), "sto-6g": ((1, 36),), "3-21g": ((1, 55),),
+    "6-31g": ((1, 30),), "6-31g*": ((1, 36),), "6-31g**": ((1, 30),),
+    "6-311g": _SPLIT, "6-311g**": _SPLIT,
+    "def2-svp": _DEF2, "def2-tzvp": _DEF2, "def2-qzvp": _DEF2,
+    "cc-pvdz": _UP_TO_KRYPTON, "cc-pvtz": _UP_TO_KRYPTON, "cc-pvqz": _UP_TO_KRYPTON,
+    "aug-cc-pvdz": _AUGMENTED, "aug-cc-pvtz": _AUGMENTED, "aug-cc-pvqz": _AUGMENTED,
+}  # fmt: skip
+"""Of every basis set the first and last nuclear charges of what it covers, as pyscf has it."""
+
+AUTO: Final = "auto"
+BASIS_SETS: Final = (AUTO, *COVERED)
+
+
+def covers(basis: str, charge: int) -> bool:
+    """Whether a basis set has functions for all electrons of an element."""
+    return any(first <= charge <= last for first, last in COVERED[basis])
+
+
+def choose(charges: tuple[int, ...], is_diffuse: bool) -> str:
+    """The basis set that "auto" stands for: an augmented one where electrons are far out."""
+    wanted = ["aug-cc-pvdz"] if is_diffuse else []
+    for basis in (*wanted, "cc-pvdz", "6-31g*", "sto-3g"):
+        if all(covers(basis, charge) for charge in charges):
+            return basis
+    return "cc-pvdz"  # nothing covers them: the complaint about this one says so
