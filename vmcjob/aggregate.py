@@ -4,7 +4,7 @@ import csv
 import io
 import math
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import NamedTuple
@@ -14,6 +14,7 @@ import numpy as np
 from vmcjob.errors import StoreError
 from vmcjob.stats import Estimate, estimate, pool
 from vmcjob.store import RunStore
+from vmcjob.verdict import findings
 
 SCHEMA_VERSION = 1
 MAX_DIFFERENCES = 2  # keys of a spec that the name of a row has room for
@@ -49,6 +50,7 @@ class Row:
     n_eff: float
     converged: bool
     why: str  # a sentence when not converged, else empty
+    findings: tuple[str, ...]  # what the runs' own numbers say against the state; see `verdict`
     reference: float | None  # hartree
     hartree_fock: float | None  # energy of the start, hartree
     rollbacks: int  # of all runs
@@ -110,6 +112,7 @@ class _Evaluated(NamedTuple):
     hartree_fock: float | None
     rollbacks: int
     continues: str | None  # the run whose samples are among its own
+    findings: tuple[str, ...]  # what its own numbers say against it
 
 
 class _UnusableError(Exception):
@@ -150,7 +153,7 @@ def _evaluate(run: RunResult) -> _Evaluated:
         done, planned = store.n_committed, store.n_planned
         if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
             raise _UnusableError(f"{run.state.lower()}: {_standing(done, planned)}")
-        series = store.series("evaluate")
+        series, train = store.series("evaluate"), store.series("train")
         start = store.hartree_fock()
     except StoreError as error:
         raise _UnusableError(f"{run.state.lower()}: {error}") from error
@@ -162,7 +165,8 @@ def _evaluate(run: RunResult) -> _Evaluated:
         raise _UnusableError(f"{run.state.lower()}: {result.why or 'the variance is not finite'}")
     hartree_fock = start.attributes["energy"] if start else None
     continues = store.attrs["provenance"].get("continues", {}).get("run_id")
-    return _Evaluated(run, result, variance, hartree_fock, len(store.rollbacks), continues)
+    found = findings(train, series, result, hartree_fock)
+    return _Evaluated(run, result, variance, hartree_fock, len(store.rollbacks), continues, found)
 
 
 def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:
@@ -176,6 +180,7 @@ def _row(group: Sequence[_Evaluated]) -> Row:
     group = sorted(group, key=lambda item: item.run.seed)
     run = group[0].run
     pooled = pool([item.energy for item in group])
+    found = tuple(_findings(group))
     weights = [item.energy.n for item in group]
     return Row(
         name=_label(run),
@@ -186,8 +191,9 @@ def _row(group: Sequence[_Evaluated]) -> Row:
         variance=float(np.average([item.variance for item in group], weights=weights)),
         tau=pooled.tau,
         n_eff=pooled.n_eff,
-        converged=pooled.converged,
-        why=pooled.why,
+        converged=pooled.converged and not found,
+        why="; ".join([*found, *([pooled.why] if pooled.why else [])]),
+        findings=found,
         reference=next((one.run.reference for one in group if one.run.reference is not None), None),
         hartree_fock=group[0].hartree_fock,
         rollbacks=sum(item.rollbacks for item in group),
@@ -196,6 +202,13 @@ def _row(group: Sequence[_Evaluated]) -> Row:
         point=dict(run.point),
         science_sha256=run.science_sha256,
     )
+
+
+def _findings(group: Sequence[_Evaluated]) -> Iterator[str]:
+    """What the runs' own numbers say against them; of several runs, with the seed of each."""
+    for item in group:
+        for finding in item.findings:
+            yield finding if len(group) == 1 else f"seed {item.run.seed}: {finding}"
 
 
 def _label(run: RunResult) -> str:

@@ -127,12 +127,19 @@ def _show(table: "Table") -> None:
                     Cell(f"{row.variance:.3g}"),
                     Cell(f"{row.tau:.1f}"),
                     Cell(f"{row.n_eff:.0f}"),
-                    Cell("converged", "green") if row.converged else Cell("not yet", "yellow"),
+                    _verdict(row),
                     Cell(row.why, "dim"),
                 ]
                 for row in table.rows
             ],
         )
+
+
+def _verdict(row: "Row") -> Cell:
+    """In a word: a state that its own numbers speak against is no matter of patience."""
+    if row.findings:
+        return Cell("suspect", "red")
+    return Cell("converged", "green") if row.converged else Cell("not yet", "yellow")
 
 
 def _summary(table: "Table") -> str:

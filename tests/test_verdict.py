@@ -1,0 +1,82 @@
+"""What a run's own numbers say against it, each thing alone."""
+
+import numpy as np
+import pytest
+
+from vmcjob.stats import estimate
+from vmcjob.verdict import findings
+
+RNG = np.random.default_rng(7)  # of tolerances that hold for any seed
+N = 1000
+LEVEL, HARTREE_FOCK = -1.12, -1.07
+
+
+def series(energies: np.ndarray, variance: float = 0.01) -> dict[str, np.ndarray]:
+    """A series with these energies, and a variance that fluctuates a little."""
+    noise = RNG.normal(1.0, 0.05, len(energies))
+    return {"energy": energies, "variance": variance * noise}
+
+
+def noise(mean: float, n: int = N, sigma: float = 5e-3) -> np.ndarray:
+    """White noise around an energy, in hartree."""
+    return RNG.normal(mean, sigma, n)
+
+
+TRAINED = series(noise(LEVEL))
+
+
+def judge(train: dict[str, np.ndarray], evaluate: dict[str, np.ndarray]) -> tuple[str, ...]:
+    """The findings about a run with a Hartree-Fock start."""
+    return findings(train, evaluate, estimate(evaluate["energy"]), HARTREE_FOCK)
+
+
+def test_nothing_is_wrong_with_a_run_that_went_well() -> None:
+    """Among a hundred of them, none: a warning that cries wolf is not read."""
+    wrong = [judge(series(noise(LEVEL)), series(noise(LEVEL))) for _ in range(100)]
+    assert wrong == [()] * 100
+
+
+def test_a_ruined_state_is_told_in_every_way_that_it_shows() -> None:
+    """The case that was once called converged: trained to -1.12, evaluated at -0.74 hartree."""
+    found = judge(TRAINED, series(noise(-0.742), variance=1.8))
+    assert found[0] == "lies 328 mHa above Hartree-Fock"
+    assert found[1].startswith("lies 37")
+    assert found[1].endswith(" mHa above the end of its training")
+    assert found[2].startswith("its variance is 1")
+    assert found[2].endswith("times the lowest of its training")
+    assert len(found) == 3
+
+
+@pytest.mark.parametrize("above", [0.0, 0.5e-3])
+def test_a_small_rise_is_no_finding(above: float) -> None:
+    """Walkers lag behind parameters that move, so the end of training may look a little better."""
+    assert judge(TRAINED, series(noise(LEVEL + above))) == ()
+
+
+def test_training_that_still_falls_is_told() -> None:
+    """10 mHa a tenth of the training: more steps would lower the energy."""
+    falling = series(noise(LEVEL) + np.linspace(0.1, 0.0, N))
+    found = judge(falling, series(noise(LEVEL)))[-1]
+    assert found.startswith("its training was still falling, by ")
+    assert found.endswith(" mHa over the last tenth")
+
+
+@pytest.mark.parametrize("outlier", [30.0, -5.0, 1e30])
+def test_a_step_that_carries_the_mean_is_named(outlier: float) -> None:
+    """Not dropped: it may be true. But the error bar of such a mean knows one sample only."""
+    energies = noise(LEVEL)
+    energies[293] = outlier
+    named = f"step 294 alone, with {outlier:.6g} hartree, carries its mean"
+    assert named in judge(TRAINED, series(energies))
+
+
+def test_a_run_without_training_is_judged_by_its_outliers_only() -> None:
+    """A fitted network may lie above Hartree-Fock, as nobody has improved it."""
+    nothing = series(np.empty(0))
+    assert judge(nothing, series(noise(HARTREE_FOCK + 0.1))) == ()
+
+
+def test_a_constant_energy_has_no_outliers() -> None:
+    """An exact wave function: the robust spread is zero."""
+    exact = series(np.full(N, -0.5), variance=0.0)
+    assert findings(exact, exact, estimate(exact["energy"]), None) == ()

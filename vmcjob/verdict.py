@@ -1,0 +1,92 @@
+"""What a run's own numbers say against it: a ruined wave function has a small error bar too.
+
+Statistics (`stats`) tell how well a mean is known; this module tells whether it is the mean of what
+was trained.
+"""
+
+from collections.abc import Iterator, Mapping
+
+import numpy as np
+
+from vmcjob.stats import Estimate, estimate
+
+CERTAIN = 3.0
+"""Standard errors beyond which a difference is one."""
+MIN_ENERGY = 1e-3
+"""In hartree: differences of energies below are not worth a word."""
+MAX_FALL = 1.6e-3
+"""In hartree, one kcal/mol: what the last tenth of a training may still gain."""
+MAX_VARIANCE_RATIO = 4.0
+"""Of the evaluation's variance to the training's lowest; both are medians over steps."""
+MIN_TAIL = 10
+"""Steps that a tenth of a training must have to be judged."""
+MIN_OUTLIER = 8.0
+"""In robust standard deviations: what a step must be off to be called an outlier."""
+SIGMA_PER_MAD = 1.4826  # of a normal distribution
+
+Series = Mapping[str, np.ndarray]
+
+
+def findings(
+    train: Series, evaluate: Series, energy: Estimate, hartree_fock: float | None
+) -> tuple[str, ...]:
+    """Sentences about what is wrong with an evaluated state; none where nothing is.
+
+    Args:
+        train, evaluate: the columns of both series, "energy" in hartree and "variance" among them.
+        energy: of the evaluation.
+        hartree_fock: the energy of the start, hartree.
+    """
+    found = [*_outliers(evaluate["energy"])]
+    n_tail = len(train["energy"]) // 10
+    if n_tail == 0:
+        return tuple(found)
+    if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
+        found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
+    if n_tail >= MIN_TAIL:
+        found += _against_training(train, evaluate, energy, n_tail)
+    return tuple(found)
+
+
+def _against_training(
+    train: Series, evaluate: Series, energy: Estimate, n_tail: int
+) -> Iterator[str]:
+    last = estimate(train["energy"][-n_tail:])
+    rise = energy.mean - last.mean
+    if rise > max(MIN_ENERGY, CERTAIN * float(np.hypot(energy.error, last.error))):
+        yield f"lies {_mha(rise)} above the end of its training"
+    blocks = train["variance"][len(train["variance"]) % n_tail :].reshape(-1, n_tail)
+    lowest = float(np.min(np.median(blocks, axis=1)))
+    variance = float(np.median(evaluate["variance"]))
+    if variance > MAX_VARIANCE_RATIO * lowest > 0.0:
+        yield f"its variance is {variance / lowest:.0f} times the lowest of its training"
+    fall, error = _fall(train["energy"][-2 * n_tail :])
+    if fall > max(MAX_FALL, CERTAIN * error):
+        yield f"its training was still falling, by {_mha(fall)} over the last tenth"
+
+
+def _fall(energies: np.ndarray) -> tuple[float, float]:
+    """By how much a straight line through energies falls over half of them, and its error.
+
+    With e the error of the mean of what the line leaves, that of the slope is e √12 / n.
+    """
+    n = len(energies)
+    slope, offset = np.polyfit(np.arange(n), energies, 1)
+    left = estimate(energies - offset - slope * np.arange(n))
+    return -0.5 * n * float(slope), 0.5 * 12**0.5 * left.error
+
+
+def _outliers(energies: np.ndarray) -> Iterator[str]:
+    """A single step that shifts the mean by half an error bar of all the others or more."""
+    n = len(energies)
+    if n < 2:
+        return
+    away = np.abs(energies - np.median(energies))
+    sigma = SIGMA_PER_MAD * float(np.median(away))
+    step = int(np.argmax(away))
+    if away[step] > max(MIN_OUTLIER, 0.5 * np.sqrt(n)) * sigma > 0.0:
+        yield f"step {step + 1} alone, with {energies[step]:.6g} hartree, carries its mean"
+
+
+def _mha(energy: float) -> str:
+    return f"{1e3 * energy:.3g} mHa"
