@@ -13,15 +13,27 @@ from dataclasses import dataclass
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from vmcjob.run import attempt
+from vmcjob.run.calculation import average_from, learning_rate
 from vmcjob.run.rollback import NO_CARE, Care
 from vmcjob.spec import JobSpec
 from vmcjob.vmc import devices, ranks
-from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, UpdateInfo
+from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, Trust, UpdateInfo
 from vmcjob.vmc.hartree_fock import HartreeFock
-from vmcjob.vmc.loop import EQUILIBRATE, EVALUATE, INITIAL, PRETRAIN, TRAIN, WARMUP, Step, stream
+from vmcjob.vmc.loop import (
+    COMPARE,
+    EQUILIBRATE,
+    EVALUATE,
+    INITIAL,
+    PRETRAIN,
+    TRAIN,
+    WARMUP,
+    Step,
+    stream,
+)
 from vmcjob.vmc.pretrain import PretrainInfo
 
 Number = Any  # NumPy's numbers, where the worker expects what comes back from devices as JAX's
@@ -50,6 +62,9 @@ class HarmonicWell:
     def evaluate_step(self) -> Step:
         return self._make_step(self._evaluate, EVALUATE)
 
+    def compare_step(self) -> Step:
+        return self._make_step(self._evaluate, COMPARE)
+
     def step(self) -> Step:
         """One of pretraining."""
         return self._make_step(self._pretrain, PRETRAIN)
@@ -60,17 +75,18 @@ class HarmonicWell:
             host = jax.tree.map(np.asarray, state)
             moved, acceptance = self._move(host, kind, int(index))
             new, info = work(moved, acceptance, int(index), kind)
-            alike = devices.replicate((new.params, new.optimizer, new.chain.width, info))
-            params, memory, width, info = alike
-            return LoopState(params, memory, ChainState(_shard(new.chain.r), width)), info
+            alike = new.params, new.optimizer, new.chain.width, new.average, info
+            params, memory, width, average, info = devices.replicate(alike)
+            chain = ChainState(_shard(new.chain.r), width)
+            return LoopState(params, memory, chain, average), info
 
         return step
 
     def _move(self, state: LoopState, kind: int, index: int) -> tuple[LoopState, Number]:
         """Walkers after a Metropolis move on each device; what all devices hold alike, once."""
-        params, memory, width = (
+        params, memory, width, average = (
             jax.tree.map(lambda leaf: leaf[0], tree)
-            for tree in (state.params, state.optimizer, state.chain.width)
+            for tree in (state.params, state.optimizer, state.chain.width, state.average)
         )
         n_devices, accepted, moved = len(state.chain.r), [], []
         for device, r in enumerate(state.chain.r):
@@ -84,7 +100,8 @@ class HarmonicWell:
             moved.append(np.where(is_accepted[:, None, None], new, r))
             accepted.append(np.mean(is_accepted))
         r: Number = np.stack(moved)
-        return LoopState(params, memory, ChainState(r, width)), _mean(np.array(accepted))
+        chain = ChainState(r, width)
+        return LoopState(params, memory, chain, average), _mean(np.array(accepted))
 
     def _measure(self, state: LoopState) -> tuple[np.ndarray, Number, Number]:
         """Local energies, 3a/2 + (1 - a²) r²/2 for each electron; their mean and variance."""
@@ -114,15 +131,22 @@ class HarmonicWell:
         e_loc, energy, variance = self._measure(state)
         score = -np.sum(np.asarray(state.chain.r, float) ** 2, axis=(2, 3)) / 2
         gradient = 2 * _mean((e_loc - energy) * score)
-        options = self.spec.optimizer
-        rate: Number = options.learning_rate / (1 + index / options.decay_steps)
+        rate: Number = np.float64(learning_rate(self.spec)(jnp.asarray(index)))
         velocity = MOMENTUM * state.optimizer["velocity"] + 0.01 * gradient
         params = {"a": state.params["a"] - rate * velocity}
-        new = self._tuned(LoopState(params, {"velocity": velocity}, state.chain), acceptance)
+        average = state.average
+        if average is not None:
+            n_before = max(0, index - (average_from(self.spec) or 0))
+            average = {"a": average["a"] + (params["a"] - average["a"]) / (n_before + 1)}
+        new = LoopState(params, {"velocity": velocity}, state.chain, average)
+        new = self._tuned(new, acceptance)
         is_finite = _is_finite(energy, variance, params["a"])
         update = UpdateInfo(abs(gradient), abs(rate * velocity), rate, 0 * rate)
-        width = state.chain.width
-        return new, StepInfo(energy, variance, acceptance, width, update, is_finite)
+        width, one = state.chain.width, np.float64(1.0)
+        median: Number = np.median(ranks.exchange(e_loc))
+        trust = Trust(one, one)  # pyright: ignore[reportArgumentType]
+        info = StepInfo(energy, variance, acceptance, width, update, is_finite, median, trust)
+        return new, info
 
     def _pretrain(
         self, state: LoopState, acceptance: Number, index: int, kind: int
@@ -147,6 +171,7 @@ class WellCalculation:
     vmc: HarmonicWell
     pretraining: HarmonicWell | None
     spec: JobSpec
+    energy_bound: float = 0.0  # hartree
 
     def initial_state(self) -> LoopState:
         """Depends on the seed alone."""
@@ -157,7 +182,8 @@ class WellCalculation:
         r = random.normal(size=shape).astype(self.spec.numerics.dtype)
         chain = ChainState(devices.shard(r), devices.replicate(width))
         params = devices.replicate({"a": np.float64(0.5)})
-        return self.after_pretraining(LoopState(params, None, chain))
+        average = None if average_from(self.spec) is None else {"a": np.float64(0.5)}
+        return self.after_pretraining(LoopState(params, None, chain, devices.replicate(average)))
 
     def after_pretraining(self, state: LoopState) -> LoopState:
         """The same parameters and walkers, at rest."""

@@ -156,11 +156,12 @@ def test_a_stop_asked_of_one_rank_stops_all_at_the_same_step(tmp_path: Path) -> 
 def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path, cause: Cause) -> None:
     """One of them has a store to look it up in; the others have what they were told."""
     run = make_run(tmp_path, HYDROGEN)
-    program = unlucky("evaluate", 30, cause)
+    phase = "train" if cause is Cause.EXPLOSION else "evaluate"
+    program = unlucky(phase, 30, cause)
     for worker in start_ranks(run, 1, 1, program=program):
         assert finish(worker)[0] == 0
     (rollback,) = RunStore.open(run.store_path).rollbacks
-    assert (rollback["cause"], rollback["phase"]) == (cause, "evaluate")
+    assert (rollback["cause"], rollback["phase"]) == (cause, phase)
     assert n_committed(run)["evaluate"] == 200
 
 

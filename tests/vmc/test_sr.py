@@ -21,7 +21,7 @@ from vmcjob.vmc.contracts import ChainState, LoopState, UpdateInfo
 from vmcjob.vmc.energy import Clipping, local_energies
 from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.loop import Vmc, iterate
-from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.schedule import Decay, Memory
 from vmcjob.vmc.scores import score_matrix
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
@@ -45,7 +45,7 @@ def make_sr(form: str = "lazy", **changes: Any) -> StochasticReconfiguration | S
         "clipping": Clipping(1e9, "mean"),
     }
     if form in ("minsr", "spring"):
-        memory: dict[str, Any] = {"momentum": 0.9 * (form == "spring")}
+        memory: dict[str, Any] = {"memory": Memory(0.9 * (form == "spring"))}
         return Spring(**(options | memory | changes))
     cg: dict[str, Any] = {"is_lazy": form == "lazy", "cg_iterations": 4000, "cg_tolerance": 1e-10}
     return StochasticReconfiguration(**(options | cg | changes))

@@ -21,16 +21,19 @@ from vmcjob.vmc.damping import Adaptation
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.first_order import FirstOrder, adam, lamb
 from vmcjob.vmc.hamiltonian import make_local_energy
-from vmcjob.vmc.hartree_fock import HartreeFock
+from vmcjob.vmc.hartree_fock import HartreeFock, populations
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
 from vmcjob.vmc.loop import CURVATURE, INITIAL, Vmc, stream
 from vmcjob.vmc.pretrain import Pretraining, fitting_optimizer
-from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.schedule import Decay, LearningRate, Memory, Plateau
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
-from vmcjob.vmc.system import System, initial_positions
+from vmcjob.vmc.system import Home, System, energy_bound, homes_of, initial_positions
+
+AVERAGED = 0.1
+"""Part of the training, its end, whose parameters are averaged."""
 
 
 @dataclass(frozen=True)
@@ -43,6 +46,12 @@ class Calculation:
     ansatz: WaveFunction
     n_walkers: int
     width: float  # bohr, initial
+    homes: list[Home] | None = None  # where electrons start, if Hartree-Fock knows better
+
+    @property
+    def energy_bound(self) -> float:
+        """An energy that no state of the system is below, hartree."""
+        return energy_bound(self.system)
 
     def initial_state(self) -> LoopState:
         """Parameters, optimizer and walkers before the first phase, on all devices.
@@ -51,12 +60,15 @@ class Calculation:
         """
         root = jax.random.fold_in(jax.random.key(self.vmc.seed), INITIAL)
         key_params, key_walkers = jax.random.split(root)
-        r = initial_positions(self.system, key_walkers, self.n_walkers)
+        r = initial_positions(self.system, key_walkers, self.n_walkers, homes=self.homes)
         params = self.ansatz.init(key_params, r[0])
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width)
-        return LoopState(devices.replicate(params), devices.replicate(memory), chain)
+        average = params if self.vmc.average_from is not None else None
+        return LoopState(
+            devices.replicate(params), devices.replicate(memory), chain, devices.replicate(average)
+        )
 
     def after_pretraining(self, state: LoopState) -> LoopState:
         """The same parameters and walkers, and the optimizer of VMC before its first update."""
@@ -110,9 +122,14 @@ def build(
         target_acceptance=spec.sampler.target_acceptance,
         retry=care.retries,
         chunk_divisor=care.chunk_divisor,
+        min_ess=spec.train.min_ess,
+        average_from=average_from(spec),
     )
     pretraining = _pretraining(spec, ansatz, start, care) if start else None
-    return Calculation(vmc, pretraining, system, ansatz, n_walkers, spec.sampler.width)
+    homes = None
+    if start and spec.pretrain.method == "stable":
+        homes = homes_of(system, populations(system, start))
+    return Calculation(vmc, pretraining, system, ansatz, n_walkers, spec.sampler.width, homes)
 
 
 def _pretraining(
@@ -183,13 +200,13 @@ def _optimizer(
     spec: jobspec.JobSpec, log_psi: LogPsi, local_energy: LocalEnergy, care: Care
 ) -> Optimizer:
     options = spec.optimizer
-    learning_rate = Decay(options.learning_rate, options.decay_steps)
+    rate = learning_rate(spec)
     clipping = Clipping(options.clip, options.clip_centre)
     match options:
         case jobspec.Sr():
             return StochasticReconfiguration(
                 log_psi=log_psi,
-                learning_rate=learning_rate,
+                learning_rate=rate,
                 damping=options.damping,
                 norm_constraint=options.norm_constraint,
                 clipping=clipping,
@@ -200,9 +217,9 @@ def _optimizer(
         case jobspec.MinSr() | jobspec.Spring():
             return Spring(
                 log_psi=log_psi,
-                learning_rate=learning_rate,
+                learning_rate=rate,
                 damping=options.damping,
-                momentum=options.momentum if isinstance(options, jobspec.Spring) else 0.0,
+                memory=_memory(options),
                 norm_constraint=options.norm_constraint,
                 clipping=clipping,
                 chunk_divisor=care.chunk_divisor,
@@ -210,9 +227,31 @@ def _optimizer(
         case jobspec.Kfac():
             return _kfac(spec, options, log_psi, local_energy, care)
         case jobspec.Adam():
-            return FirstOrder(log_psi, learning_rate, adam(options.b1, options.b2), clipping)
+            return FirstOrder(log_psi, rate, adam(options.b1, options.b2), clipping)
         case jobspec.Lamb():
-            return FirstOrder(log_psi, learning_rate, lamb(options.b1, options.b2), clipping)
+            return FirstOrder(log_psi, rate, lamb(options.b1, options.b2), clipping)
+
+
+def average_from(spec: jobspec.JobSpec) -> int | None:
+    """The first step that counts for the average of parameters, if evaluation may want one."""
+    if spec.evaluate.parameters == "last" or not spec.train.steps:
+        return None
+    return spec.train.steps - max(1, round(AVERAGED * spec.train.steps))
+
+
+def learning_rate(spec: jobspec.JobSpec) -> LearningRate:
+    """The schedule that the optimizer of a spec follows."""
+    options = spec.optimizer
+    match options.plateau, options.final_rate:
+        case float(plateau), float(final):
+            return Plateau(options.learning_rate, spec.train.steps, plateau, final)
+    return Decay(options.learning_rate, options.decay_steps or math.inf)
+
+
+def _memory(options: jobspec.MinSr | jobspec.Spring) -> Memory:
+    if isinstance(options, jobspec.MinSr):
+        return Memory(0.0)
+    return Memory(options.momentum, options.momentum_growth)
 
 
 def _kfac(
@@ -226,7 +265,7 @@ def _kfac(
         return Kfac(
             log_psi=log_psi,
             n_electrons=spec.system.n_electrons,
-            learning_rate=Decay(options.learning_rate, options.decay_steps),
+            learning_rate=learning_rate(spec),
             damping=_damping(options, log_psi, local_energy, care),
             momentum=options.momentum,
             norm_constraint=options.norm_constraint,

@@ -4,6 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vmcjob.run.explosion import Judgement
 from vmcjob.run.stop import StopRequest, describe
 from vmcjob.vmc import ranks
 
@@ -13,13 +14,20 @@ class Edge(NamedTuple):
 
     is_commit_due: bool
     stop_reason: str | None
+    judgement: Judgement
 
 
-def agree(is_commit_due: bool, stop: StopRequest) -> Edge:
-    """The first rank's clock decides; a stop that one rank was asked for is meant for all."""
-    said = ranks.exchange(np.array([is_commit_due, stop.number], np.int32))
+def agree(is_commit_due: bool, stop: StopRequest, judgement: Judgement) -> Edge:
+    """The first rank's clock and judgement decide; a stop that one was asked for is meant for all.
+
+    The others have not seen the rows of earlier attempts.
+    """
+    step = judgement.explosion or 0
+    own = [is_commit_due, stop.number, judgement.is_strange, step]
+    said = ranks.exchange(np.array(own, np.int32))
     number = next((int(number) for number in said[:, 1] if number), 0)
-    return Edge(bool(said[0, 0]), describe(number) if number else None)
+    agreed = Judgement(bool(said[0, 2]), int(said[0, 3]) or None)
+    return Edge(bool(said[0, 0]), describe(number) if number else None, agreed)
 
 
 def agree_on_length(n_steps: int) -> int:

@@ -41,7 +41,8 @@ class Mirror:
     def series(self, phase: str) -> dict[str, np.ndarray]:
         """No rows: they are for the heartbeat, which the first rank writes."""
         del phase
-        return dict.fromkeys(("step", "energy", "wall_time"), np.empty(0))
+        columns = ("step", "energy", "variance", "median", "wall_time")
+        return dict.fromkeys(columns, np.empty(0))
 
     def commit(self, commit: Commit) -> None:
         """Remember what the first rank writes now."""
@@ -51,6 +52,9 @@ class Mirror:
                 self.n_committed[phase] += len(columns["energy"])
         self.n_committed["snapshots"] += len(commit.snapshots)
         self.restored = Restored(commit.checkpoint, None)
+
+    def record(self, name: str, value: Any) -> None:  # JSON
+        """Nothing to remember: what a worker goes by is in the checkpoint."""
 
     def record_rollback(self, record: Mapping[str, Any]) -> None:
         """Remember it: the first rank goes back too."""

@@ -20,11 +20,27 @@ class NotFiniteError(Exception):
         self.step = step
 
 
+class ExplosionError(Exception):
+    """Energies of a training that its steps before cannot explain."""
+
+    def __init__(self, step: int) -> None:
+        super().__init__(f"explosion in step {step}")
+        self.step = step
+
+
 class Cause(StrEnum):
     """Why a run had to go back."""
 
     NOT_FINITE = "not finite"
+    EXPLOSION = "explosion"
     OUT_OF_MEMORY = "out of memory"
+
+
+DIVERGENCES: Final = {
+    Cause.NOT_FINITE: "energy, parameters or walkers ceased to be finite",
+    Cause.EXPLOSION: "the energy left what the steps before, or physics, can explain",
+}
+"""What `train.rollbacks` counts, and what to say when there were too many."""
 
 
 @dataclass(frozen=True)
@@ -40,6 +56,7 @@ class Rollback:
     def __str__(self) -> str:
         remedy = {
             Cause.NOT_FINITE: "half the step and other random numbers",
+            Cause.EXPLOSION: "half the step and other random numbers",
             Cause.OUT_OF_MEMORY: "half as many walkers at a time",
         }
         return (
@@ -63,8 +80,8 @@ class Rollback:
 class Care:
     """How much more carefully than its spec says a run is to go on.
 
-    After numbers that were not finite: other random numbers, and half the step. Without memory:
-    half as many walkers at a time.
+    After numbers that were not finite, or an explosion: other random numbers, and half the step.
+    Without memory: half as many walkers at a time.
     """
 
     retries: int = 0
@@ -74,10 +91,11 @@ class Care:
     def after(cls, rollbacks: Iterable[Rollback]) -> Self:
         """The care that all of a run's rollbacks ask for."""
         count = Counter(rollback.cause for rollback in rollbacks)
-        return cls(count[Cause.NOT_FINITE], 2 ** count[Cause.OUT_OF_MEMORY])
+        retries = sum(count[cause] for cause in DIVERGENCES)
+        return cls(retries, 2 ** count[Cause.OUT_OF_MEMORY])
 
     def of_steps(self, spec: JobSpec) -> JobSpec:
-        """The spec with its steps halved once for each time that numbers were not finite.
+        """The spec with its steps halved once for each time that it went wrong.
 
         The norm constraint limits the square of a step.
         """

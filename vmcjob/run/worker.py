@@ -10,16 +10,20 @@ import jax
 import numpy as np
 
 from vmcjob.errors import DivergedError
+from vmcjob.run import comparison
 from vmcjob.run.blocks import Block, run_blocks
 from vmcjob.run.calculation import Calculation
 from vmcjob.run.edge import agree
+from vmcjob.run.explosion import NOTHING_STRANGE, ExplosionWatch, Judgement
 from vmcjob.run.mirror import Mirror, share
 from vmcjob.run.progress import Progress
 from vmcjob.run.pulse import Pulse
 from vmcjob.run.rollback import (
+    DIVERGENCES,
     MOST_HALVINGS,
     Care,
     Cause,
+    ExplosionError,
     NotFiniteError,
     Rollback,
     advice,
@@ -71,6 +75,7 @@ class Worker:
             Phase.PRETRAIN: spec.pretrain.steps,
             Phase.WARMUP: spec.sampler.warmup,
             Phase.TRAIN: spec.train.steps,
+            Phase.COMPARE: comparison.n_steps(spec),
             Phase.EQUILIBRATE: spec.evaluate.warmup if spec.evaluate.steps else 0,
             Phase.EVALUATE: spec.evaluate.steps,
         }
@@ -89,6 +94,8 @@ class Worker:
         self._pending: dict[Phase, list[Rows]] = {phase: [] for phase in RECORDED}
         self._snapshots: list[tuple[int, np.ndarray]] = []
         self._flushed = time.monotonic()
+        self._watch = ExplosionWatch(self.calculation.energy_bound, self._spec.sampler.walkers)
+        self._judge(Phase.TRAIN, series[Phase.TRAIN], self._committed[1])
 
     @property
     def standing(self) -> str:
@@ -99,12 +106,12 @@ class Worker:
     def run(self) -> None:
         """All phases that are left.
 
-        Numbers that are not finite, and a lack of memory, send the run back to its last commit,
-        from where it goes on more carefully.
+        Numbers that are not finite, an explosion of the energy, and a lack of memory send the run
+        back to its last commit, from where it goes on more carefully.
 
-        Raises StoppedError after a commit if a stop was requested, DivergedError if numbers were
-        not finite more often than the spec allows (the last commit is then the last finite state),
-        and MemoryError if going on with fewer walkers at a time did not help.
+        Raises StoppedError after a commit if a stop was requested, DivergedError if the run went
+        wrong more often than the spec allows (the last commit is then the last good state), and
+        MemoryError if going on with fewer walkers at a time did not help.
         """
         while (setback := self._run_phases()) is not None:
             self._go_back(*setback)
@@ -120,6 +127,8 @@ class Worker:
             self._run_each_phase()
         except NotFiniteError as error:
             return Cause.NOT_FINITE, error.step
+        except ExplosionError as error:
+            return Cause.EXPLOSION, error.step
         except Exception as error:
             # A rank that had memory enough waits in the middle of the step: no way back for it.
             if not is_out_of_memory(error) or not ranks.meet(f"rollback {len(self._rollbacks)}"):
@@ -133,6 +142,7 @@ class Worker:
             Phase.PRETRAIN: self._pretrain_step,
             Phase.WARMUP: vmc.warmup_step,
             Phase.TRAIN: vmc.train_step,
+            Phase.COMPARE: vmc.compare_step,
             Phase.EQUILIBRATE: vmc.equilibrate_step,
             Phase.EVALUATE: vmc.evaluate_step,
         }
@@ -143,18 +153,19 @@ class Worker:
             if self.position.step < self._planned[phase]:
                 self._progress.begin(phase, self.position.step)
                 self._at_edge()  # while the program was loaded, a stop may have been asked for
-                self._run_phase(phase, steps[phase]())
+                run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
+                run_phase(phase, steps[phase]())
 
     def _go_back(self, cause: Cause, step: int) -> None:
         """Return to the last commit, record it, and take more care from there."""
         phase, (to_phase, to_step) = self.position.phase, self._committed
-        so_far = sum(rollback.cause is cause for rollback in self._rollbacks)
-        if cause is Cause.NOT_FINITE and so_far >= self._spec.train.rollbacks:
+        so_far = Care.after(self._rollbacks)
+        if cause in DIVERGENCES and so_far.retries >= self._spec.train.rollbacks:
             raise DivergedError(
-                f"energy, parameters or walkers ceased to be finite in {phase} step {step}, after "
-                f"{so_far} rollbacks; {to_phase} step {to_step} is kept. {advice(phase)}"
+                f"{DIVERGENCES[cause]} in {phase} step {step}, after "
+                f"{so_far.retries} rollbacks; {to_phase} step {to_step} is kept. {advice(phase)}"
             )
-        if cause is Cause.OUT_OF_MEMORY and so_far >= MOST_HALVINGS:
+        if cause is Cause.OUT_OF_MEMORY and so_far.chunk_divisor >= 2**MOST_HALVINGS:
             raise MemoryError
         rollback = Rollback(cause, phase, step, to_phase, to_step)
         log.warning("%s", rollback)
@@ -170,11 +181,19 @@ class Worker:
         return self.calculation.pretraining.step()
 
     def _enter(self, phase: Phase) -> None:
-        """Go on to the next phase; from pretraining, after a commit, with a new optimizer."""
+        """Go on to the next phase; from pretraining, after a commit, with a new optimizer.
+
+        Training is committed before its last parameters are compared with others, or replaced.
+        """
         state = self.position.state
         if self.position.phase is Phase.PRETRAIN and self._planned[Phase.PRETRAIN]:
             self._commit()
             state = self.calculation.after_pretraining(state)
+        if phase is Phase.COMPARE and self._planned[Phase.TRAIN]:
+            self._commit()
+            if self._spec.evaluate.parameters == "average":
+                average = devices.replicate(devices.unreplicate(state.average))
+                state = state._replace(params=average)
         self.position = Position(phase, 0, state)
 
     def _run_phase(self, phase: Phase, step: Step) -> None:
@@ -189,13 +208,47 @@ class Worker:
             if phase is Phase.EVALUATE and block.last in self._store.snapshot_steps:
                 self._snapshots.append((block.last, devices.gather(block.state.chain.r)))
             self._progress.advance(phase, block.last, block.steps_per_s, rows)
-            self._at_edge()
+            self._at_edge(self._judge(phase, rows, block.last))
 
-    def _at_edge(self) -> None:
-        """Between blocks: commit if it is time, stop if that was asked."""
+    def _compare(self, phase: Phase, step: Step) -> None:
+        """Measure the last parameters, then their average, and go on with the better ones."""
+        state = self.position.state
+        candidates = {
+            name: jax.tree.map(np.array, devices.unreplicate(params))  # the device's are donated
+            for name, params in {"last": state.params, "average": state.average}.items()
+        }
+        measured, done = {}, 0
+        for name, params in candidates.items():
+            state = self.position.state._replace(params=devices.replicate(params))
+            rows, first = [], done
+            done = first + self._planned[phase] // len(candidates)
+            for block in run_blocks(step, state, first, [done]):
+                rows.append(self._rows(block, first=self.position.step))
+                _require_finite(block)
+                self.position = Position(phase, block.last, block.state)
+                self._progress.advance(phase, block.last, block.steps_per_s, rows[-1])
+                self._at_edge()
+            measured[name] = comparison.measure(_concatenate(rows) or {})
+        chosen = comparison.better(measured)
+        log.info("evaluates the %s parameters: %s", chosen, comparison.describe(measured))
+        self._store.record("evaluated", comparison.to_json(chosen, measured))
+        state = self.position.state._replace(params=devices.replicate(candidates[chosen]))
+        self.position = Position(phase, done, state)
+
+    def _judge(self, phase: Phase, rows: Rows, last: int) -> Judgement:
+        """What to think of the newest rows of training."""
+        return self._watch.judge(rows, last) if phase is Phase.TRAIN else NOTHING_STRANGE
+
+    def _at_edge(self, judgement: Judgement = NOTHING_STRANGE) -> None:
+        """Between blocks: commit if it is time, stop if that was asked.
+
+        While the last step is strange, nothing is committed: it may be the first of an explosion.
+        """
         due = time.monotonic() - self._flushed >= self._spec.output.flush_seconds
-        edge = agree(due, self._stop)
-        if edge.is_commit_due or edge.stop_reason:
+        edge = agree(due, self._stop, judgement)
+        if edge.judgement.explosion is not None:
+            raise ExplosionError(edge.judgement.explosion)
+        if (edge.is_commit_due or edge.stop_reason) and not edge.judgement.is_strange:
             self._commit()
         if edge.stop_reason:
             if self.position.phase is Phase.WARMUP and not self._planned[Phase.PRETRAIN]:
@@ -203,9 +256,9 @@ class Worker:
             raise StoppedError(f"{edge.stop_reason}; continues from {self.standing}")
 
     def _commit(self) -> None:
-        """Write what is pending and where to go on; warm-up is short and simply done again."""
+        """Write what is pending and where to go on; short phases are simply done again."""
         phase, step, state = self.position.phase, self.position.step, self.position.state
-        if phase is Phase.WARMUP:
+        if phase in (Phase.WARMUP, Phase.COMPARE):
             return
         self._store.commit(
             Commit(
@@ -261,7 +314,10 @@ def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
     if not isinstance(info, StepInfo):
         return {"acceptance": getattr(info, "acceptance", info)}
     row = {"energy": info.energy, "variance": info.variance, "acceptance": info.acceptance}
-    return row if info.update is None else row | {"width": info.width, **info.update._asdict()}
+    if info.update is None or info.trust is None:
+        return row
+    more = {"width": info.width, "median": info.median, "ess": info.trust.ess}
+    return row | more | {"shortening": info.trust.part, **info.update._asdict()}
 
 
 def _concatenate(parts: Sequence[Rows]) -> Rows | None:

@@ -24,6 +24,7 @@ class Phase(StrEnum):
     PRETRAIN = "pretrain"
     WARMUP = "warmup"
     TRAIN = "train"
+    COMPARE = "compare"  # of what is to be evaluated: the last parameters, or their average
     EQUILIBRATE = "equilibrate"
     EVALUATE = "evaluate"
     DONE = "done"

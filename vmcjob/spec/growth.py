@@ -25,7 +25,11 @@ def with_keys_of_before(tables: dict[str, Any]) -> dict[str, Any]:
     if not all(_is_in_full(name, keys[name], tables) for name in keys if is_science((name,))):
         return tables
     added = {
-        name: {k: key.kind.before.value for k, key in keys[name].items() if key.kind.before}
+        name: {
+            k: key.kind.before.value
+            for k, key in keys[name].items()
+            if key.kind.before and key.kind.before.value is not None
+        }
         for name in keys
         if name in tables
     }

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from vmcjob.document import (
     FAILED,
+    Before,
     Clash,
     Failure,
     KeyPath,
@@ -18,12 +19,15 @@ from vmcjob.document import (
     at_least,
     at_most_of_them,
     between,
+    enumerate_words,
+    from_to_below,
     inside,
     matching,
     one_of,
 )
 from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, memory_mb, wall_time_s
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
+from vmcjob.spec.basis import AUTO, BASIS_SETS, choose, covers
 from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
 from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
@@ -41,11 +45,6 @@ MOST_WALKERS: Final = 1_000_000
 PRETRAIN_STEPS: Final = 1000
 BY_START: Final = -1
 """Stands for PRETRAIN_STEPS, or for 0 where a run starts from another."""
-BASIS_SETS: Final = (
-    "sto-3g", "sto-6g", "3-21g", "6-31g", "6-31g*", "6-31g**", "6-311g", "6-311g**",
-    "def2-svp", "def2-tzvp", "def2-qzvp",
-    "cc-pvdz", "cc-pvtz", "cc-pvqz", "aug-cc-pvdz", "aug-cc-pvtz", "aug-cc-pvqz",
-)  # fmt: skip
 LOWEST_SPIN: Final = -1
 """Stands for 0 or 1 unpaired electrons, whichever the number of electrons allows."""
 
@@ -214,10 +213,15 @@ class Pretrain:
     """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
 
     steps: Annotated[int, between(0, MOST_STEPS), "updates, none to start from scratch"] = BY_START
-    basis: Annotated[str, one_of(BASIS_SETS, "the name of a basis set")] = "cc-pvdz"
+    basis: Annotated[
+        str,
+        one_of(BASIS_SETS, "the name of a basis set"),
+        "auto: cc-pvdz, or aug-cc-pvdz for anions and two or more unpaired electrons",
+    ] = AUTO
     method: Annotated[
-        Literal["auto", "rhf", "uhf", "rohf"], "auto: rhf for closed shells, else uhf"
-    ] = "auto"
+        Literal["stable", "auto", "rhf", "uhf", "rohf"],
+        "auto: rhf for closed shells, else uhf; stable: as auto, or what is stable and lower",
+    ] = "stable"
     optimizer: Literal["adam", "lamb"] = "adam"
     learning_rate: Annotated[float, above(0), "of the first step, falling to 0 as a cosine"] = 5e-3
 
@@ -230,8 +234,14 @@ class Train:
     rollbacks: Annotated[
         int,
         between(0, 100),
-        "times that numbers which are not finite send a run back, with half the step",
+        "times that an explosion, or numbers not finite, send a run back, with half the step",
     ] = 3
+    min_ess: Annotated[
+        float,
+        from_to_below(0, 1),
+        "part of the walkers that must still count after an update, or it is halved; 0: no matter",
+        Before(0.0),
+    ] = 0.5
     start_from: Annotated[
         str | None,
         matching("[A-Za-z0-9][A-Za-z0-9._-]{0,63}-[0-9a-f]{10}", 'a run id like "h2-1a2b3c4d5e"'),
@@ -245,6 +255,11 @@ class Evaluate:
 
     steps: Annotated[int, between(0, MOST_STEPS), "measurements of the energy"] = 1000
     warmup: Annotated[int, between(0, MOST_STEPS), "sweeps before the first measurement"] = 100
+    parameters: Annotated[
+        Literal["best", "average", "last"],
+        "of the last step, their average over the end of training, or the better of both",
+        Before("last"),
+    ] = "best"
 
 
 @dataclass(frozen=True)
@@ -323,16 +338,29 @@ class JobSpec:
     container: Container = Container()
 
     def __post_init__(self) -> None:
-        """Settle what depends on another table: whether to pretrain."""
+        """Settle what depends on another table: whether to pretrain, and in which basis."""
         if self.pretrain.steps == BY_START:
             steps = 0 if self.train.start_from else PRETRAIN_STEPS
             object.__setattr__(self, "pretrain", replace(self.pretrain, steps=steps))
+        if self.pretrain.basis == AUTO:
+            is_diffuse = self.system.charge < 0 or self.system.spin >= 2
+            basis = choose(self.system.charges, is_diffuse)
+            object.__setattr__(self, "pretrain", replace(self.pretrain, basis=basis))
 
     def clashes(self) -> Iterator[Clash]:
         """No step at all, two starts at once, and a method that does not suit the spin."""
         if self.pretrain.method == "rhf" and self.system.spin:
             message = f"rhf has no unpaired electrons, and there are {self.system.spin}"
             yield Clash(("pretrain", "system"), f"{message}; use uhf or rohf", ("method",))
+        missing = [
+            atom.symbol
+            for atom, charge in zip(self.system.atoms, self.system.charges, strict=True)
+            if self.pretrain.steps and not covers(self.pretrain.basis, charge)
+        ]
+        if missing:
+            elements = enumerate_words(list(dict.fromkeys(missing)), "and")
+            message = f"{self.pretrain.basis} has no functions for {elements}; choose another basis"
+            yield Clash(("pretrain", "system"), message, ("basis",))
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"
             yield Clash(("train", "pretrain"), message, ("start_from",))

@@ -4,28 +4,64 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from vmcjob.document import Clash, above, at_least, between, from_to_below, inside
+from vmcjob.document import Before, Clash, above, at_least, between, from_to_below, inside
 
 LearningRate = Annotated[float, above(0), "of the first step"]
-DecaySteps = Annotated[
-    float, above(0), "learning rate after t steps: learning_rate / (1 + t / decay_steps)"
-]
 Damping = Annotated[float, above(0), "added to the diagonal of the overlap matrix"]
 NormConstraint = Annotated[float, above(0), "largest squared change of psi per update"]
 Clip = Annotated[float, above(0), "local energies are clipped at so many mean deviations"]
 ClipCentre = Annotated[Literal["median", "mean"], "what the deviations are taken from"]
+
+PLATEAU: Final = 0.5
+FINAL_RATE: Final = 0.01
 
 DAMPING_RANGE: Final = 100.0
 """By which factor an adapted damping moves away from its start, unless a spec says otherwise."""
 
 
 @dataclass(frozen=True)
-class Sr:
+class Scheduled:
+    """How the learning rate falls: in proportion to the training, or at a pace of its own."""
+
+    decay_steps: Annotated[
+        float | None,
+        above(0),
+        "a pace of its own: learning_rate / (1 + t / decay_steps) after t steps",
+    ] = None
+    plateau: Annotated[
+        float | None,
+        from_to_below(0, 1),
+        f"part of the training before learning_rate falls; {PLATEAU}",
+        Before(None),
+    ] = None
+    final_rate: Annotated[
+        float | None,
+        above(0),
+        f"part of learning_rate, and of the largest step, at the end; {FINAL_RATE}",
+        Before(None),
+    ] = None
+
+    def __post_init__(self) -> None:
+        """Settle what depends on whether there is a pace of its own."""
+        if self.decay_steps is None:
+            for key, value in {"plateau": PLATEAU, "final_rate": FINAL_RATE}.items():
+                if getattr(self, key) is None:
+                    object.__setattr__(self, key, value)
+
+    def clashes(self) -> Iterator[Clash]:
+        """Two schedules at once."""
+        for key in ("plateau", "final_rate") if self.decay_steps is not None else ():
+            if getattr(self, key) is not None:
+                message = "decay_steps is another schedule; leave one of both out"
+                yield Clash((key, "decay_steps"), message)
+
+
+@dataclass(frozen=True)
+class Sr(Scheduled):
     """Stochastic reconfiguration, its linear system solved by conjugate gradients."""
 
     kind: Annotated[Literal["sr"], "stochastic reconfiguration by conjugate gradients"] = "sr"
     learning_rate: LearningRate = 0.3
-    decay_steps: DecaySteps = 1000.0
     damping: Damping = 1e-3
     norm_constraint: NormConstraint = 1e-2
     scores: Annotated[
@@ -38,12 +74,11 @@ class Sr:
 
 
 @dataclass(frozen=True)
-class MinSr:
+class MinSr(Scheduled):
     """The same update as SR, from a linear system with one unknown per walker."""
 
     kind: Annotated[Literal["minsr"], "stochastic reconfiguration in sample space"] = "minsr"
     learning_rate: LearningRate = 0.3
-    decay_steps: DecaySteps = 1000.0
     damping: Damping = 1e-3
     norm_constraint: NormConstraint = 1e-2
     clip: Clip = 5.0
@@ -51,26 +86,30 @@ class MinSr:
 
 
 @dataclass(frozen=True)
-class Spring:
+class Spring(Scheduled):
     """MinSR that keeps a part of the last update where the walkers do not speak against it."""
 
     kind: Annotated[Literal["spring"], "MinSR with a memory of earlier updates"] = "spring"
     learning_rate: LearningRate = 0.1
-    decay_steps: DecaySteps = 300.0
-    damping: Damping = 1e-3
+    damping: Damping = 1e-2
     momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.99
+    momentum_growth: Annotated[
+        float,
+        at_least(0),
+        "steps of memory that a step adds to the first ten; 0: all of momentum's at once",
+        Before(0.0),
+    ] = 0.1
     norm_constraint: Annotated[float, above(0), "largest squared norm of an update"] = 1e-2
     clip: Clip = 5.0
     clip_centre: ClipCentre = "median"
 
 
 @dataclass(frozen=True)
-class Kfac:
+class Kfac(Scheduled):
     """The natural gradient with a Fisher matrix of Kronecker-factored blocks."""
 
     kind: Annotated[Literal["kfac"], "K-FAC through kfac-jax"] = "kfac"
     learning_rate: LearningRate = 0.05
-    decay_steps: DecaySteps = 10_000.0
     damping: Annotated[float, above(0), "added to the diagonal of the Fisher matrix, at first"] = (
         1e-3
     )
@@ -113,6 +152,7 @@ class Kfac:
 
     def __post_init__(self) -> None:
         """Settle what depends on whether the damping is adapted: how fast, and how far."""
+        super().__post_init__()
         if self.damping_adaptation_period is None:
             return
         defaults = {
@@ -126,6 +166,7 @@ class Kfac:
 
     def clashes(self) -> Iterator[Clash]:
         """Two ways of the damping to change at once, or limits to what does not change."""
+        yield from super().clashes()
         adapts, decays = self.damping_adaptation_period, self.damping_decay_steps
         low, high = self.damping_minimum, self.damping_maximum
         if adapts and decays:
@@ -150,12 +191,11 @@ B2 = Annotated[float, from_to_below(0, 1), "of the mean squared gradient kept at
 
 
 @dataclass(frozen=True)
-class Adam:
+class Adam(Scheduled):
     """Gradient descent, every parameter at a pace of its own."""
 
     kind: Annotated[Literal["adam"], "gradient descent by Adam"] = "adam"
     learning_rate: LearningRate = 1e-3
-    decay_steps: DecaySteps = 10_000.0
     b1: B1 = 0.9
     b2: B2 = 0.999
     clip: Clip = 5.0
@@ -163,12 +203,11 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class Lamb:
+class Lamb(Scheduled):
     """Adam with steps in proportion to the array of parameters that they change."""
 
     kind: Annotated[Literal["lamb"], "gradient descent by LAMB"] = "lamb"
     learning_rate: LearningRate = 1e-3
-    decay_steps: DecaySteps = 10_000.0
     b1: B1 = 0.9
     b2: B2 = 0.999
     clip: Clip = 5.0

@@ -24,6 +24,9 @@ SERIES: Mapping[Phase, Mapping[str, tuple[str, str]]] = {
         "update_norm": ("1", "norm of the parameter update"),
         "learning_rate": ("1", "learning rate"),
         "n_clipped": ("1", "walkers whose local energy was clipped in the gradient"),
+        "median": ("hartree", "median local energy of the walkers"),
+        "ess": ("1", "part of the walkers that still count after the update"),
+        "shortening": ("1", "part of the update that was made"),
         "wall_time": ("s", "wall time of the run up to this step"),
     },
     "evaluate": {
@@ -33,13 +36,15 @@ SERIES: Mapping[Phase, Mapping[str, tuple[str, str]]] = {
         "wall_time": ("s", "wall time of the run up to this step"),
     },
 }
+# Columns that stores of before do not have, and that may be NaN.
+LATER = {"median", "ess", "shortening"}
 # Columns that no step can be without: finite in every row that was ever committed.
 ALWAYS_FINITE = ("step", "energy", "variance", "acceptance", "wall_time")
 UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_time": "s"}
 
-# 27 metadata files, 15 series, 2 sets of orbitals, the snapshots and 2 x 16 checkpoint chunks:
+# 30 metadata files, 18 series, 2 sets of orbitals, the snapshots and 2 x 16 checkpoint chunks:
 # below 300 at any length.
-MAX_SERIES_CHUNKS = 12
+MAX_SERIES_CHUNKS = 10
 MAX_SNAPSHOT_CHUNKS = 40
 # Shorter chunks save nothing: a 32 KiB file costs what a small one does.
 MIN_SERIES_CHUNK = 4096

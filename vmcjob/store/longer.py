@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from vmcjob.errors import StoreError
-from vmcjob.store.layout import SERIES, Layout, Phase
+from vmcjob.store.layout import LATER, SERIES, Layout, Phase
 from vmcjob.store.runstore import Commit, RunStore
 
 
@@ -53,7 +53,10 @@ def extend(
             dtype=str(r.dtype),
         ),
         hartree_fock=shorter.hartree_fock(),
+        ansatz_version=shorter.attrs.get("ansatz_version", 1),
     )
+    if "evaluated" in shorter.attrs:
+        store.record("evaluated", shorter.attrs["evaluated"])
     for record in shorter.rollbacks:
         store.record_rollback(record)
     snapshots = list(zip(steps, r, strict=True))
@@ -64,8 +67,9 @@ def extend(
 def _rows(store: RunStore, phase: Phase) -> dict[str, np.ndarray]:
     """The committed rows of one series as a commit takes them; StoreError if some are lost."""
     series = store.series(phase)
-    rows = {name: series[name] for name in SERIES[phase]}
+    nothing = np.full(len(series["step"]), np.nan)  # in a column that came later
+    rows = {name: series.get(name, nothing) for name in SERIES[phase]}
     for name, values in rows.items():
-        if np.isnan(values).any():  # as Zarr reads a chunk that is not there
+        if name not in LATER and np.isnan(values).any():  # as Zarr reads a chunk that is not there
             raise StoreError(f"{store.path}: {phase}/{name} has lost rows")
     return rows

@@ -23,6 +23,7 @@ from vmcjob.errors import StoreError
 from vmcjob.store.durable import DurableStore, partial_folder, sweep, sync_folder
 from vmcjob.store.layout import (
     ALWAYS_FINITE,
+    LATER,
     SCHEMA_VERSION,
     SERIES,
     UNITS,
@@ -98,6 +99,7 @@ class RunStore:
         provenance: Mapping[str, object],
         layout: Layout,
         hartree_fock: HartreeFockRecord | None = None,
+        ansatz_version: int = 1,
     ) -> Self:
         """Make an empty store that appears at `path` whole or not at all, open for appending."""
         attributes = {
@@ -110,6 +112,7 @@ class RunStore:
             "n_committed": {"train": 0, "evaluate": 0, "snapshots": 0},
             "active_slot": None,
             "rollbacks": [],
+            "ansatz_version": ansatz_version,
         }
         try:
             if path.exists():
@@ -186,11 +189,19 @@ class RunStore:
         return {past["step"] + n_steps * (k + 1) // kept for k in range(kept)}
 
     def series(self, phase: Phase) -> dict[str, np.ndarray]:
-        """The committed rows of one series, `step` included; StoreError if some are missing."""
+        """The committed rows of one series, `step` included; StoreError if some are missing.
+
+        A store of before has no columns that came later.
+        """
         length = self._n_committed[phase]
         for name in ALWAYS_FINITE:
             self._require_rows(f"{phase}/{name}", length)
-        return {name: self._read(f"{phase}/{name}", length) for name in ("step", *SERIES[phase])}
+        names = ("step", *SERIES[phase])
+        return {
+            name: self._read(f"{phase}/{name}", length)
+            for name in names
+            if self._has_column(phase, name)
+        }
 
     def snapshots(self) -> tuple[np.ndarray, np.ndarray]:
         """The evaluate step and the walkers (snapshot, walker, electron, xyz) of each snapshot."""
@@ -248,11 +259,16 @@ class RunStore:
     def record_rollback(self, record: Mapping[str, Any]) -> None:
         """Add a JSON object to `rollbacks`; atomic, and on the disk when it returns."""
         rollbacks = [*self._rollbacks, dict(record)]
-        try:
-            self._root.update_attributes({"rollbacks": rollbacks})
-        except OSError as error:
-            raise StoreError(f"{self.path}: cannot record a rollback: {error}") from error
+        self.record("rollbacks", rollbacks)
         self._rollbacks = tuple(rollbacks)
+
+    def record(self, name: str, value: Any) -> None:  # JSON
+        """Keep something about the run as an attribute of its own."""
+        try:
+            self._root.update_attributes({name: value})
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot record {name}: {error}") from error
+        self._attributes[name] = value
 
     def commit(self, commit: Commit) -> None:
         """Add rows and a checkpoint; all of it counts from the moment this returns, or none."""
@@ -278,7 +294,11 @@ class RunStore:
         series = {"train": commit.train, "evaluate": commit.evaluate}
         for phase, rows in series.items():
             if rows:
-                columns |= {f"{phase}/{name}": values for name, values in rows.items()}
+                columns |= {
+                    f"{phase}/{name}": values
+                    for name, values in rows.items()
+                    if self._has_column(phase, name)
+                }
                 n_committed[phase] += _common_length(phase, rows)
         if commit.snapshots:
             steps, r = zip(*commit.snapshots, strict=True)
@@ -289,6 +309,9 @@ class RunStore:
         if beyond:
             raise ValueError(f"commit beyond the planned length of {', '.join(beyond)}")
         return [partial(self._write, name, values) for name, values in columns.items()], n_committed
+
+    def _has_column(self, phase: Phase, name: str) -> bool:
+        return name not in LATER or (self.path / phase / name).exists()
 
     def _write(self, name: str, values: np.ndarray) -> None:
         group = name.split("/")[0]

@@ -31,6 +31,7 @@ class LoopState(NamedTuple):
     params: Params
     optimizer: OptimizerState
     chain: ChainState
+    average: Params | None = None  # of the parameters over the end of training, where it is kept
 
 
 class UpdateInfo(NamedTuple):
@@ -42,6 +43,13 @@ class UpdateInfo(NamedTuple):
     n_clipped: Float[Array, ""]  # walkers whose local energy was clipped for the gradient
 
 
+class Trust(NamedTuple):
+    """What became of an update."""
+
+    ess: Float[Array, ""]  # part of the walkers that still count after it
+    part: Float[Array, ""]  # of the update, that was made
+
+
 class StepInfo(NamedTuple):
     """What one step of the loop tells; energies are means over all walkers of all devices."""
 
@@ -51,6 +59,8 @@ class StepInfo(NamedTuple):
     width: Float[Array, ""]  # bohr
     update: UpdateInfo | None  # None where parameters are frozen
     is_finite: Bool[Array, ""]  # energy, parameters and walkers, over all devices
+    median: Float[Array, ""] | None = None  # local energy, hartree; where parameters move
+    trust: Trust | None = None  # in the update
 
 
 @runtime_checkable

@@ -61,7 +61,9 @@ def replicate(tree: Tree) -> Tree:
 
     def place(leaf: Any) -> Array:  # Any: arrays of NumPy and JAX and plain numbers alike
         host = np.asarray(leaf)
-        return jax.device_put(np.broadcast_to(host, (n_devices, *host.shape)), _sharding())
+        # A copy: what JAX need not copy itself it shares, and a shared buffer is donated once only.
+        copies = np.array(np.broadcast_to(host, (n_devices, *host.shape)))
+        return jax.device_put(copies, _sharding())
 
     return jax.tree.map(place, tree)
 
@@ -102,7 +104,7 @@ def rows_to_columns(x: Array) -> Array:
     return jax.lax.all_to_all(padded, AXIS, split_axis=1, concat_axis=0, tiled=True)
 
 
-def key(seed: int, stream: int, step: Array) -> Array:
+def key(seed: int | Array, stream: int, step: Array) -> Array:
     """The random key of one step on this device; inside pmap.
 
     A pure function of its arguments and of the device's index: nothing is carried from step to

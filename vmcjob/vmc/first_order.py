@@ -16,7 +16,7 @@ from jaxtyping import Float
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
 from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.schedule import LearningRate
 from vmcjob.vmc.scores import PerWalker, lazy_scores
 
 
@@ -42,7 +42,7 @@ class FirstOrder:
     """
 
     log_psi: LogPsi
-    learning_rate: Decay
+    learning_rate: LearningRate
     transformation: optax.GradientTransformation
     clipping: Clipping
 

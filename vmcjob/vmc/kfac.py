@@ -26,7 +26,7 @@ from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
 from vmcjob.vmc.damping import Adaptation, Trial
 from vmcjob.vmc.energy import Clipping, centred
 from vmcjob.vmc.kfac_layers import load, make_curvature, name_blocks
-from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.schedule import Decay, LearningRate
 from vmcjob.vmc.scores import PerWalker, Vector, lazy_scores
 from vmcjob.vmc.sr import limited
 
@@ -67,7 +67,7 @@ class Kfac:
 
     log_psi: LogPsi
     n_electrons: int
-    learning_rate: Decay
+    learning_rate: LearningRate
     damping: Decay | Adaptation
     momentum: float
     norm_constraint: float
@@ -119,7 +119,7 @@ class Kfac:
         blocks, natural = self._precondition(params, state, r, unravel(gradient), step)
         direction, _ = ravel_pytree(natural)
         rate, square = self.learning_rate(step), jnp.vdot(direction, gradient)
-        eta = limited(rate, square, self.norm_constraint)
+        eta = limited(rate, square, self.learning_rate.limit(step, self.norm_constraint))
         moving = jnp.where(step < self.burn_in, 0.0, 1.0).astype(flat.dtype)
         delta = moving * (self.momentum * state.velocity - eta * direction)
         info = UpdateInfo(

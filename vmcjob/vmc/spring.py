@@ -21,7 +21,7 @@ from jaxtyping import Float
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
 from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.schedule import LearningRate, Memory
 from vmcjob.vmc.scores import PerWalker, Vector, centred_columns, score_matrix
 from vmcjob.vmc.sr import limited
 
@@ -42,17 +42,17 @@ class Spring:
         log_psi: one walker's log|ψ|.
         learning_rate: η in hartree⁻¹, an imaginary time step.
         damping: λ, the same as in SR.
-        momentum: μ, the part of the last direction that is kept, below 1.
-        norm_constraint: upper limit of ‖δθ‖² with momentum: what is remembered is mostly out of
+        memory: μ, the part of the last direction that is kept, below 1.
+        norm_constraint: upper limit of ‖δθ‖² with a memory: what is remembered is mostly out of
             this batch's sight. Without, of δθᵀ S δθ as in SR.
         clipping: of local energies.
         chunk_divisor: of `score_matrix`.
     """
 
     log_psi: LogPsi
-    learning_rate: Decay
+    learning_rate: LearningRate
     damping: float
-    momentum: float
+    memory: Memory
     norm_constraint: float
     clipping: Clipping
     chunk_divisor: int = 1
@@ -75,14 +75,15 @@ class Spring:
         scores = score_matrix(self.log_psi, params, r, self.chunk_divisor)
         scores = centred_columns(scores) / root
         epsilon = centred(clipped) / root
-        kept = self.momentum * state.direction
+        kept = self.memory(step) * state.direction
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
         direction = kept + _from_rows(scores, solve_gram(scores, unexplained, self.damping))
-        if self.momentum:
+        if self.memory.momentum:
             square = jnp.vdot(direction, direction)
         else:
             square = devices.total(jnp.sum(jnp.matmul(scores, direction, precision=HIGHEST) ** 2))
-        eta = limited(self.learning_rate(step), square, self.norm_constraint)
+        limit = self.learning_rate.limit(step, self.norm_constraint)
+        eta = limited(self.learning_rate(step), square, limit)
         flat, unravel = ravel_pytree(params)
         delta = -eta * direction
         gradient = 2.0 * jnp.linalg.norm(_from_rows(scores, epsilon))

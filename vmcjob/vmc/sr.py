@@ -19,7 +19,7 @@ from jaxtyping import Float
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
 from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.schedule import LearningRate
 from vmcjob.vmc.scores import PerWalker, Scores, Vector, dense_scores, lazy_scores
 
 
@@ -50,7 +50,7 @@ class StochasticReconfiguration:
     """
 
     log_psi: LogPsi
-    learning_rate: Decay
+    learning_rate: LearningRate
     damping: float
     norm_constraint: float
     clipping: Clipping
@@ -83,13 +83,14 @@ class StochasticReconfiguration:
             tol=self.cg_tolerance,
         )
         change = jnp.vdot(direction, multiply_overlap(scores, direction, n_walkers))
-        eta = limited(self.learning_rate(step), change, self.norm_constraint)
+        limit = self.learning_rate.limit(step, self.norm_constraint)
+        eta = limited(self.learning_rate(step), change, limit)
         flat, unravel = ravel_pytree(params)
         delta = -eta * direction
         info = UpdateInfo(2.0 * jnp.linalg.norm(gradient), jnp.linalg.norm(delta), eta, n_clipped)
         return unravel(flat + delta), SrState(direction), info
 
 
-def limited(eta: Array, square: Array, limit: float) -> Array:
+def limited(eta: Array, square: Array, limit: Array | float) -> Array:
     """The step length η, or a shorter one with η² · square = limit."""
     return eta * jnp.minimum(1.0, jnp.sqrt(limit / (eta**2 * square)))

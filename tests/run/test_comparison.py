@@ -1,0 +1,59 @@
+"""Which parameters are evaluated: the last ones, their average, or the better of both."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.run.harness import HELIUM, finish, make_run, start
+from vmcjob.run.comparison import Measured, better, measure, n_steps
+from vmcjob.spec import parse_spec
+from vmcjob.store import RunStore
+
+
+def test_a_lower_energy_decides_where_it_is_certain() -> None:
+    """And the variance, which is known much better, where it is not."""
+    high, low = Measured(-1.10, 1e-3, 0.1), Measured(-1.12, 1e-3, 0.2)
+    assert better({"last": high, "average": low}) == "average"
+    close = Measured(-1.119, 1e-3, 0.1)
+    assert better({"last": low, "average": close}) == "average"
+    assert better({"last": close, "average": low}) == "last"
+
+
+def test_the_first_quarter_of_a_measurement_does_not_count() -> None:
+    """Walkers come from another wave function."""
+    energies = np.concatenate([np.full(25, 5.0), np.tile([-1.0, -1.1], 38)[:75]])
+    found = measure({"energy": energies, "variance": np.full(100, 0.3)})
+    assert found.energy == pytest.approx(-1.05, abs=1e-3)
+    assert found.variance == 0.3
+
+
+@pytest.mark.parametrize(("parameters", "planned"), [("best", 40), ("average", 0), ("last", 0)])
+def test_only_a_choice_costs_steps(parameters: str, planned: int) -> None:
+    """Twenty steps of either candidate at least."""
+    text = HELIUM.replace("[evaluate]", f'[evaluate]\nparameters = "{parameters}"')
+    assert n_steps(parse_spec(text, "test.toml").points[0].spec) == planned
+
+
+def test_what_is_chosen_is_evaluated_and_recorded(tmp_path: Path) -> None:
+    """Whatever it is: the parameters of the result are those of the candidate that was named."""
+    found, chosen = {}, ""
+    for parameters in ("best", "average", "last"):
+        text = HELIUM.replace("[evaluate]", f'[evaluate]\nparameters = "{parameters}"')
+        run = make_run(tmp_path / parameters, text)
+        code, log = finish(start(run))
+        assert code == 0, log
+        store = RunStore.open(run.store_path)
+        restored = store.checkpoint()
+        assert restored is not None
+        arrays = restored.checkpoint.arrays
+        found[parameters] = {k: v for k, v in arrays.items() if k.startswith("params/")}
+        assert ("evaluated" in store.attrs) == (parameters == "best")
+        if parameters == "best":
+            chosen = store.attrs["evaluated"]["chosen"]
+            assert f"evaluates the {chosen} parameters: last -2" in log
+            assert set(store.attrs["evaluated"]) == {"chosen", "last", "average"}
+    for name, values in found["best"].items():
+        np.testing.assert_array_equal(values, found[chosen][name], err_msg=name)
+    kernels = [name for name in found["last"] if name.endswith("kernel")]
+    assert any((found["last"][name] != found["average"][name]).any() for name in kernels)

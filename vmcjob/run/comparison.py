@@ -1,0 +1,59 @@
+"""Which parameters are evaluated: those of the last step, or their average."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vmcjob.spec import JobSpec
+from vmcjob.stats import estimate
+
+MIN_STEPS, MAX_STEPS = 20, 100
+"""Of the measurement of one candidate, a twentieth of the evaluation."""
+EQUILIBRATION = 0.25
+"""Part of a measurement in which walkers find their new places, and which does not count."""
+CERTAIN = 3.0
+"""Standard errors by which an energy must be lower to decide; else the lower variance does."""
+
+
+class Measured(NamedTuple):
+    """One candidate: energy and its error in hartree, median of the variance in hartree²."""
+
+    energy: float
+    error: float
+    variance: float
+
+
+def n_steps(spec: JobSpec) -> int:
+    """Steps that the comparison of both candidates takes; none where there is nothing to choose."""
+    if spec.evaluate.parameters != "best" or not (spec.train.steps and spec.evaluate.steps):
+        return 0
+    return 2 * max(MIN_STEPS, min(MAX_STEPS, spec.evaluate.steps // 20))
+
+
+def measure(rows: Mapping[str, np.ndarray]) -> Measured:
+    """What a candidate's series says."""
+    first = round(EQUILIBRATION * len(rows["energy"]))
+    energy = estimate(rows["energy"][first:])
+    return Measured(energy.mean, energy.error, float(np.median(rows["variance"][first:])))
+
+
+def better(candidates: Mapping[str, Measured]) -> str:
+    """The candidate with the lower energy, or where that is uncertain with the lower variance."""
+    (first, a), (second, b) = candidates.items()
+    if abs(a.energy - b.energy) > CERTAIN * np.hypot(a.error, b.error):
+        return first if a.energy < b.energy else second
+    return first if a.variance <= b.variance else second
+
+
+def describe(candidates: Mapping[str, Measured]) -> str:
+    """Both candidates in words."""
+    return ", ".join(
+        f"{name} {found.energy:.6f} ± {found.error:.6f} hartree, variance {found.variance:.3g}"
+        for name, found in candidates.items()
+    )
+
+
+def to_json(chosen: str, candidates: Mapping[str, Measured]) -> dict[str, Any]:
+    """The decision, for the store's attributes."""
+    return {"chosen": chosen} | {name: found._asdict() for name, found in candidates.items()}

@@ -1,0 +1,76 @@
+"""Whether a training explodes: energies that its recent steps, or physics, cannot explain.
+
+Judged by the median of the local energies over walkers, which one lost walker does not move, and by
+their mean, which cannot lie below the ground state.
+"""
+
+from collections import deque
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+WINDOW = 100
+"""Steps that say how large the fluctuations are; strange ones are not among them."""
+MIN_WINDOW = 20
+PERSISTENCE = 5
+"""Strange steps in a row that are an explosion: fewer may be a passing fluctuation."""
+MAX_DEVIATION = 12.0
+"""In standard deviations of the median energy; a step of training is worth a few at most."""
+MIN_RISE = 5e-3
+"""In hartree: what rises by less is no explosion, however quiet it was before."""
+SIGMA_PER_MAD = 1.4826  # of a normal distribution
+
+
+class Judgement(NamedTuple):
+    """What to think of the steps so far."""
+
+    is_strange: bool  # of the last one: nothing is committed until it is explained
+    explosion: int | None  # the step, counted from 1, with which an explosion began
+
+
+NOTHING_STRANGE = Judgement(False, None)
+
+
+class ExplosionWatch:
+    """Looks at one training from its beginning, or from where it was taken up.
+
+    Args:
+        bound: an energy below the ground state's, hartree.
+        n_walkers: in all.
+    """
+
+    def __init__(self, bound: float, n_walkers: int) -> None:
+        self._bound, self._n_walkers = bound, n_walkers
+        self._medians: deque[float] = deque(maxlen=WINDOW)
+        self._variances: deque[float] = deque(maxlen=WINDOW)
+        self._n_strange = 0
+
+    def judge(self, rows: Mapping[str, np.ndarray], last: int) -> Judgement:
+        """Look at some more steps, of which `last` is the last."""
+        medians = rows.get("median", rows["energy"])  # stores of before have no medians
+        first = last - len(medians) + 1
+        for step, (median, energy, variance) in enumerate(
+            zip(medians, rows["energy"], rows["variance"], strict=True), start=first
+        ):
+            if self._is_strange(median, energy):
+                self._n_strange += 1
+                if self._n_strange == PERSISTENCE:
+                    return Judgement(True, step - PERSISTENCE + 1)
+                continue
+            self._n_strange = 0
+            self._medians.append(median)
+            self._variances.append(variance)
+        return Judgement(self._n_strange > 0, None)
+
+    def _is_strange(self, median: float, energy: float) -> bool:
+        if len(self._medians) < MIN_WINDOW:
+            return False
+        past = np.array(self._medians)
+        centre = np.median(past)
+        sigma = SIGMA_PER_MAD * np.median(np.abs(past - centre))
+        if median > centre + max(MAX_DEVIATION * sigma, MIN_RISE):
+            return True
+        # The variance of before: a walker in a pole brings its own, and would excuse itself.
+        error = np.sqrt(np.median(self._variances) / self._n_walkers)
+        return bool(energy < self._bound - MAX_DEVIATION * error)
