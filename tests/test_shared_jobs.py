@@ -171,12 +171,14 @@ def test_runs_of_one_job_that_are_cancelled_together_end_it_once(cluster, tmp_pa
     assert [submission(run).cancelled_at for run in runs[2:]] == [None, None]
 
 
-def test_a_cancelled_run_can_be_submitted_while_its_job_still_waits(cluster, tmp_path):
-    """Its old job will find that it has been submitted anew, and leave it alone."""
+@pytest.mark.parametrize("state", ["PENDING", "RUNNING"])
+def test_a_cancelled_run_can_be_submitted_while_its_job_goes_on(cluster, tmp_path, state):
+    """Its old job finds that it has been submitted anew, and leaves it alone."""
     first, second = submit(tmp_path, 2)
     (folder,) = (tmp_path / ".slurm").iterdir()
-    cluster.make("squeue", f"7|{folder.name}|PENDING|1|None\n")
+    cluster.make("squeue", f"7|{folder.name}|{state}|{time.time():.0f}|None\n")
     scheduler.cancel([first])
+    assert [done.result for done in scheduler.cancel([first])] == ["not active (cancelled)"]
     cluster.make("sbatch", "Submitted batch job 8\n")
     again = submit(tmp_path, 2)
     assert again == [first]

@@ -9,7 +9,7 @@ from dataclasses import replace
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.rundir import Process, RunDir, Submission
 from vmcjob.scheduler import commands, queue
-from vmcjob.scheduler.companions import count_others_at_work
+from vmcjob.scheduler.companions import count_others_at_work, is_through
 from vmcjob.scheduler.local import queue_lock
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.status import Queue, Stage, State, examine
@@ -119,8 +119,9 @@ def _mark(run: RunDir, seen: Queue) -> tuple[str | None, Submission | None]:
     """
     found, before, ticket = examine(run, seen), run.read_submission(), seen.get(run.path)
     is_over = ticket is not None and ticket.stage is Stage.ENDED
-    is_active = found.state.is_active or (ticket is not None and ticket.stage is Stage.ACTIVE)
-    if before is None or found.job_id is None or not is_active:
+    if before is None or found.job_id is None or is_through(found, before):
+        return None, None
+    if not (found.state.is_active or (ticket is not None and ticket.stage is Stage.ACTIVE)):
         return None, None
     run.write_submission(replace(before, job_id=found.job_id, cancelled_at=time.time()))
     return (None if is_over else found.job_id), before

@@ -7,7 +7,7 @@ from pathlib import Path
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler.jobfiles import job_folder
-from vmcjob.status import Queue, examine
+from vmcjob.status import Queue, Row, State, examine
 
 COMPANIONS = "companions.json"
 """In the folder of a submission: the names of the runs of each job."""
@@ -28,6 +28,15 @@ def count_others_at_work(run: RunDir, submission: Submission, seen: Queue) -> in
     ticket = seen.get(run.path)
     queue = {} if ticket is None else {other.path: ticket for other in _find(run, submission)}
     return sum(_is_at_work(other, submission, queue) for other in _find(run, submission))
+
+
+def is_through(found: Row, submission: Submission) -> bool:
+    """Whether a run has an end of its own, whatever its job, which it shares, still does.
+
+    Not one that seems dead: with a clock that is wrong, its worker may only look so.
+    """
+    is_over = not found.state.is_active and found.state is not State.DEAD
+    return submission.place is not None and is_over
 
 
 def _is_at_work(run: RunDir, submission: Submission, queue: Queue) -> bool:

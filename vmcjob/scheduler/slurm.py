@@ -14,7 +14,7 @@ from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler import commands, queue
 from vmcjob.scheduler.arrays import Array, form_arrays
-from vmcjob.scheduler.companions import write_companions
+from vmcjob.scheduler.companions import is_through, write_companions
 from vmcjob.scheduler.jobfiles import adopt, find_script
 from vmcjob.scheduler.local import queue_lock
 from vmcjob.scheduler.preflight import ask, preflight
@@ -162,8 +162,10 @@ class _Progress:
 
 def _reason_to_skip(run: RunDir, seen: Queue, options: Options, is_anew: bool) -> str | None:
     """Why a run is not given to SLURM now; None if it is."""
-    found, ticket = examine(run, seen), seen.get(run.path)
+    found, ticket, submission = examine(run, seen), seen.get(run.path), run.read_submission()
     reason = reason_to_skip(found, is_anew)
+    if submission is not None and is_through(found, submission):
+        return reason
     if reason is None and ticket is not None and ticket.stage is Stage.ACTIVE:
         # A clock that is wrong makes a worker look dead; two of them would be worse than none.
         return f"{found.state.lower()}, but its job {ticket.job_id} goes on; vmcjob cancel it first"
