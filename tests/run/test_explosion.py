@@ -60,6 +60,14 @@ def test_nothing_is_committed_while_the_last_step_is_strange() -> None:
     assert watch.judge(rows(np.array([-1.12])), 205) == (False, None)
 
 
+def test_what_was_committed_is_the_measure_of_what_follows() -> None:
+    """Else a run of before that has once risen could never commit again."""
+    watch = ExplosionWatch(BOUND, N_WALKERS)
+    risen = np.concatenate([falling(100), np.full(100, -0.5) + RNG.normal(0.0, 0.009, 100)])
+    watch.accept(rows(risen))
+    assert watch.judge(rows(np.full(10, -0.5)), 210) == (False, None)
+
+
 def test_one_lost_walker_is_no_explosion() -> None:
     """Its 268 hartree move the mean of the batch for tens of steps, and the median not at all."""
     watch = ExplosionWatch(BOUND, N_WALKERS)

@@ -8,8 +8,9 @@ import numpy as np
 from vmcjob.spec import JobSpec
 from vmcjob.stats import estimate
 
-MIN_STEPS, MAX_STEPS = 20, 100
-"""Of the measurement of one candidate, a twentieth of the evaluation."""
+STEPS = 40
+"""Of the measurement of one candidate, however long the evaluation is: a longer one begins with the
+same walkers."""
 EQUILIBRATION = 0.25
 """Part of a measurement in which walkers find their new places, and which does not count."""
 CERTAIN = 3.0
@@ -28,7 +29,7 @@ def n_steps(spec: JobSpec) -> int:
     """Steps that the comparison of both candidates takes; none where there is nothing to choose."""
     if spec.evaluate.parameters != "best" or not (spec.train.steps and spec.evaluate.steps):
         return 0
-    return 2 * max(MIN_STEPS, min(MAX_STEPS, spec.evaluate.steps // 20))
+    return 2 * STEPS
 
 
 def measure(rows: Mapping[str, np.ndarray]) -> Measured:

@@ -19,6 +19,9 @@ MAX_DEVIATION = 12.0
 """In standard deviations of the median energy; a step of training is worth a few at most."""
 MIN_RISE = 5e-3
 """In hartree: what rises by less is no explosion, however quiet it was before."""
+MIN_SPREAD = 0.5
+"""In standard deviations of the local energy of a walker: nor is what rises by less than that, as
+the first steps of a training may before they find their way."""
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 
 
@@ -46,9 +49,14 @@ class ExplosionWatch:
         self._variances: deque[float] = deque(maxlen=WINDOW)
         self._n_strange = 0
 
+    def accept(self, rows: Mapping[str, np.ndarray]) -> None:
+        """Take steps as they are: what is committed is what later steps are compared with."""
+        self._medians.extend(_medians(rows))
+        self._variances.extend(rows["variance"])
+
     def judge(self, rows: Mapping[str, np.ndarray], last: int) -> Judgement:
         """Look at some more steps, of which `last` is the last."""
-        medians = rows.get("median", rows["energy"])  # stores of before have no medians
+        medians = _medians(rows)
         first = last - len(medians) + 1
         for step, (median, energy, variance) in enumerate(
             zip(medians, rows["energy"], rows["variance"], strict=True), start=first
@@ -69,8 +77,12 @@ class ExplosionWatch:
         past = np.array(self._medians)
         centre = np.median(past)
         sigma = SIGMA_PER_MAD * np.median(np.abs(past - centre))
-        if median > centre + max(MAX_DEVIATION * sigma, MIN_RISE):
-            return True
         # The variance of before: a walker in a pole brings its own, and would excuse itself.
-        error = np.sqrt(np.median(self._variances) / self._n_walkers)
-        return bool(energy < self._bound - MAX_DEVIATION * error)
+        spread = np.sqrt(np.median(self._variances))
+        rise = max(MAX_DEVIATION * sigma, MIN_RISE, MIN_SPREAD * spread)
+        lowest = self._bound - MAX_DEVIATION * spread / np.sqrt(self._n_walkers)
+        return bool(median > centre + rise or energy < lowest)
+
+
+def _medians(rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    return rows.get("median", rows["energy"])  # stores of before have no medians

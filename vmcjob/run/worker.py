@@ -95,7 +95,7 @@ class Worker:
         self._snapshots: list[tuple[int, np.ndarray]] = []
         self._flushed = time.monotonic()
         self._watch = ExplosionWatch(self.calculation.energy_bound, self._spec.sampler.walkers)
-        self._judge(Phase.TRAIN, series[Phase.TRAIN], self._committed[1])
+        self._watch.accept(series[Phase.TRAIN])
 
     @property
     def standing(self) -> str:
