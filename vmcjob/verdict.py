@@ -22,6 +22,8 @@ MIN_TAIL = 10
 """Steps that a tenth of a training must have to be judged."""
 MIN_OUTLIER = 8.0
 """In robust standard deviations: what a step must be off to be called an outlier."""
+MAX_SHIFT = 0.5
+"""Error bars by which a single step may shift the mean."""
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 
 Series = Mapping[str, np.ndarray]
@@ -37,7 +39,7 @@ def findings(
         energy: of the evaluation.
         hartree_fock: the energy of the start, hartree.
     """
-    found = [*_outliers(evaluate["energy"])]
+    found = [*_outliers(evaluate["energy"], energy.error)]
     n_tail = len(train["energy"]) // 10
     if n_tail == 0:
         return tuple(found)
@@ -76,15 +78,15 @@ def _fall(energies: np.ndarray) -> tuple[float, float]:
     return -0.5 * n * float(slope), 0.5 * 12**0.5 * left.error
 
 
-def _outliers(energies: np.ndarray) -> Iterator[str]:
-    """A single step that shifts the mean by half an error bar of all the others or more."""
+def _outliers(energies: np.ndarray, error: float) -> Iterator[str]:
+    """A single step that shifts the mean by half an error bar or more."""
     n = len(energies)
     if n < 2:
         return
     away = np.abs(energies - np.median(energies))
     sigma = SIGMA_PER_MAD * float(np.median(away))
     step = int(np.argmax(away))
-    if away[step] > max(MIN_OUTLIER, 0.5 * np.sqrt(n)) * sigma > 0.0:
+    if away[step] > MIN_OUTLIER * sigma > 0.0 and away[step] > MAX_SHIFT * n * error:
         yield f"step {step + 1} alone, with {energies[step]:.6g} hartree, carries its mean"
 
 

@@ -220,6 +220,7 @@ def _optimizer(
                 learning_rate=rate,
                 damping=options.damping,
                 memory=_memory(options),
+                damping_minimum=_damping_minimum(options),
                 norm_constraint=options.norm_constraint,
                 clipping=clipping,
                 chunk_divisor=care.chunk_divisor,
@@ -252,6 +253,12 @@ def _memory(options: jobspec.MinSr | jobspec.Spring) -> Memory:
     if isinstance(options, jobspec.MinSr):
         return Memory(0.0)
     return Memory(options.momentum, options.momentum_growth)
+
+
+def _damping_minimum(options: jobspec.MinSr | jobspec.Spring) -> float:
+    """Not above the damping itself, whatever the default is."""
+    minimum = options.damping_minimum if isinstance(options, jobspec.Spring) else 0.0
+    return min(minimum, options.damping)
 
 
 def _kfac(

@@ -92,13 +92,19 @@ class Spring(Scheduled):
     kind: Annotated[Literal["spring"], "MinSR with a memory of earlier updates"] = "spring"
     learning_rate: LearningRate = 0.1
     damping: Damping = 1e-2
+    damping_minimum: Annotated[
+        float,
+        at_least(0),
+        "damping follows the variance of the local energy down to this; 0: it stays",
+        Before(0.0),
+    ] = 1e-3
     momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.99
     momentum_growth: Annotated[
         float,
         at_least(0),
         "steps of memory that a step adds to the first ten; 0: all of momentum's at once",
         Before(0.0),
-    ] = 0.1
+    ] = 0.5
     norm_constraint: Annotated[float, above(0), "largest squared norm of an update"] = 1e-2
     clip: Clip = 5.0
     clip_centre: ClipCentre = "median"

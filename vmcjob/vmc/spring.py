@@ -41,7 +41,9 @@ class Spring:
     Args:
         log_psi: one walker's log|ψ|.
         learning_rate: η in hartree⁻¹, an imaginary time step.
-        damping: λ, the same as in SR.
+        damping: λ, the same as in SR, or what it falls from.
+        damping_minimum: λ follows the variance of the local energies, in hartree², from `damping`
+            down to this: what noise the batch has is what λ has to hold. 0: it stays.
         memory: μ, the part of the last direction that is kept, below 1.
         norm_constraint: upper limit of ‖δθ‖² with a memory: what is remembered is mostly out of
             this batch's sight. Without, of δθᵀ S δθ as in SR.
@@ -56,6 +58,7 @@ class Spring:
     norm_constraint: float
     clipping: Clipping
     chunk_divisor: int = 1
+    damping_minimum: float = 0.0
 
     def init(self, params: Params) -> SpringState:
         """No direction yet."""
@@ -77,7 +80,9 @@ class Spring:
         epsilon = centred(clipped) / root
         kept = self.memory(step) * state.direction
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
-        direction = kept + _from_rows(scores, solve_gram(scores, unexplained, self.damping))
+        direction = kept + _from_rows(
+            scores, solve_gram(scores, unexplained, self._damping(epsilon))
+        )
         if self.memory.momentum:
             square = jnp.vdot(direction, direction)
         else:
@@ -90,13 +95,21 @@ class Spring:
         info = UpdateInfo(gradient, jnp.linalg.norm(delta), eta, n_clipped)
         return unravel(flat + delta), SpringState(direction), info
 
+    def _damping(self, epsilon: PerWalker) -> float | Array:
+        """λ of a batch, whose variance is Σ ε²."""
+        if self.damping_minimum == 0.0:
+            return self.damping
+        return jnp.clip(devices.total(jnp.sum(epsilon**2)), self.damping_minimum, self.damping)
+
 
 def _from_rows(scores: Float[Array, "walker param"], weights: PerWalker) -> Vector:
     """Oᵀ w over the walkers of all devices."""
     return devices.total(jnp.matmul(weights, scores, precision=HIGHEST))
 
 
-def solve_gram(scores: Float[Array, "walker param"], rhs: PerWalker, damping: float) -> PerWalker:
+def solve_gram(
+    scores: Float[Array, "walker param"], rhs: PerWalker, damping: float | Array
+) -> PerWalker:
     """(O Oᵀ + λ)⁻¹ b over the walkers of all devices, each device with its own rows; inside pmap.
 
     In float64 whatever the type of the scores: O Oᵀ is singular where walkers outnumber parameters,
