@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from vmcjob.vmc.hartree_fock import HartreeFock, populations, solve
+from vmcjob.vmc.stability import alternating
 from vmcjob.vmc.system import System, find_homes, homes_of, initial_positions
 
 A = 4.6447
@@ -42,6 +43,18 @@ def test_a_stretched_square_starts_near_four_atoms() -> None:
     square = start(SQUARE)
     assert square.method == "uhf"
     assert -2.0155 < square.energy < -1.998
+
+
+def test_neighbours_point_apart() -> None:
+    """Of four atoms in a square, as homes have them, two of a side would share their spin."""
+    places = np.array(SQUARE.nuclei)
+    apart = alternating(np.array([[1, 0, 1, 0], [0, 1, 0, 1]]), places)
+    assert (apart[0] == apart[0][::-1]).all()
+    assert apart.sum(axis=1).tolist() == [2, 2]
+    # What is unequal changes no place: a beryllium between two hydrogens keeps its four electrons.
+    chain = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 3.0], [0.0, 0.0, 6.0]])
+    kept = np.array([[1, 2, 0], [0, 2, 1]])
+    assert (alternating(kept, chain) == kept).all()
 
 
 def test_a_triplet_whose_orbitals_cannot_turn_is_stable() -> None:

@@ -50,6 +50,7 @@ def solve(system: System, basis: str, wanted: Wanted = "stable") -> HartreeFock:
     """
     from pyscf import scf
 
+    scf.hf.MUTE_CHKFILE = True  # each solver would open a temporary file, and leave it open
     if basis.startswith("def2") and max(system.charges) >= FIRST_WITH_POTENTIAL:
         raise HartreeFockError(f"basis {basis} has no functions for the cores of heavy atoms")
     molecule = _molecule(system, basis)
@@ -59,15 +60,17 @@ def solve(system: System, basis: str, wanted: Wanted = "stable") -> HartreeFock:
         )
     closed = "rhf" if system.n_up == system.n_down else "uhf"
     method: Method = closed if wanted in ("stable", "auto") else wanted
-    solver: Solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
-    solver.kernel()
-    if not solver.converged:
-        solver = solver.newton()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # pyscf of its own functions
+        solver: Solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
         solver.kernel()
-    if wanted == "stable" and method == "uhf":
-        solver = descended(solver, solver.make_rdm1())
-    elif wanted == "stable" and (lower := broken_symmetry(solver, system)):
-        solver, method = lower, "uhf"
+        if not solver.converged:
+            solver = solver.newton()
+            solver.kernel()
+        if wanted == "stable" and method == "uhf":
+            solver = descended(solver, solver.make_rdm1())
+        elif wanted == "stable" and (lower := broken_symmetry(solver, system)):
+            solver, method = lower, "uhf"
     found = np.asarray(solver.mo_coeff)
     orbitals = found if method == "uhf" else (found, found)
     return HartreeFock(
