@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,42 @@ def test_heavy_dependencies_have_their_rooms(room: str, path: Path) -> None:
     for name in imports(path):
         allowed = HEAVY.get(name.split(".")[0])
         assert allowed is None or room in allowed, f"{room} imports {name}"
+
+
+def test_no_room_leads_back_to_itself() -> None:
+    """Two rooms that need each other are one."""
+    TopologicalSorter(ROOMS).prepare()  # CycleError names the rooms
+
+
+def test_no_module_is_needed_by_what_it_needs() -> None:
+    """Whichever is imported first, all are whole by then; what is imported late cannot matter."""
+    files = {_dotted(path): path for _, path in modules()}
+    graph = {name: _needs(path, set(files)) - {name} for name, path in files.items()}
+    TopologicalSorter(graph).prepare()  # CycleError names the modules
+
+
+def _dotted(path: Path) -> str:
+    return ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
+
+
+def _needs(path: Path, known: set[str]) -> set[str]:
+    """The modules that a file imports at once, a package's `__init__` only where it names that."""
+    found: set[str] = set()
+    for node in ast.parse(path.read_text("utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            inner = {f"{node.module}.{alias.name}" for alias in node.names}
+            found |= inner & known or {node.module, f"{node.module}.__init__"} & known
+    return found
+
+
+@pytest.mark.parametrize("path", [p for _, p in modules()], ids=lambda p: p.name)
+def test_no_backend_is_spoken_to_but_through_the_contract(path: Path) -> None:
+    """Who knows which batch system it is speaks to that one only: a switch, however it is spelt."""
+    for backend in ("slurm", "local"):
+        home = f"vmcjob.scheduler.{backend}"
+        is_at_home = _dotted(path).startswith((home, "vmcjob.scheduler.__init__"))
+        assert is_at_home or not [name for name in imports(path) if name.startswith(home)]
+    assert "job_name is" not in path.read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", [p for _, p in modules()], ids=lambda p: p.name)

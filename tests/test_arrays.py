@@ -4,9 +4,9 @@ import re
 
 import pytest
 
+from tests.submissions import draft_for_slurm, submit_to_slurm
 from vmcjob.plan import make_plan
 from vmcjob.resources import Request
-from vmcjob.scheduler import slurm
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 
@@ -41,8 +41,8 @@ def submit(programs, tmp_path):
     def give(n_runs: int, max_parallel: int | None, *extra: str) -> list[str]:
         plans = [make_plan(parse_spec(SPEC.format(seeds=list(range(n_runs))), "h.toml"))]
         request = tmp_path / "runs", plans, Site(), Request(extra=extra), max_parallel
-        drawn = slurm.draft(*request).arrays
-        receipt = slurm.submit(*request)
+        drawn = draft_for_slurm(*request).arrays
+        receipt = submit_to_slurm(*request)
         assert len(receipt.submitted) == n_runs
         told = [asked(path.read_text()) for path in sorted(programs.folder.glob("job-*"))]
         # What is shown before has a name where the number of a job is not known yet.

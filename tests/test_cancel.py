@@ -11,14 +11,14 @@ import pytest
 from tests.runs import make_run, wait_until
 from vmcjob import scheduler
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.scheduler.cancel import MAX_JOBS
+from vmcjob.scheduler.slurm.scancel import MAX_JOBS
 from vmcjob.status import State, examine
 
 SUPERVISOR = """
 import sys
-from vmcjob.supervisor import Job, Supervisor
+from vmcjob.supervisor import SlurmJob, Supervisor
 command = (sys.executable, "-c", sys.argv[2], sys.argv[1])
-Supervisor(sys.argv[1], "h2-abc", command, 1.0).supervise(Job("22", "22", 0))
+Supervisor(sys.argv[1], "h2-abc", command, 1.0).supervise(SlurmJob("22", "22", 0))
 """
 # Computes until it is asked to stop, in whatever way.
 WORKER = """

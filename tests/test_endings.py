@@ -10,12 +10,12 @@ import pytest
 from tests.runs import Programs, make_run
 from vmcjob import scheduler
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
-from vmcjob.status import Stage, State, Ticket, examine
-from vmcjob.supervisor import Job
+from vmcjob.status import JobState, Stage, State, examine
+from vmcjob.supervisor import SlurmJob
 from vmcjob.supervisor.endings import MAX_REFUSALS, Attempt, conclude
 from vmcjob.supervisor.watch import Deadline
 
-JOB = Job("22_3", "25", 0)
+JOB = SlurmJob("22_3", "25", 0)
 RUNNING = "JobId=25 JobState=RUNNING Restarts=0 PreemptTime=None"
 IN_GRACE = "JobId=25 JobState=RUNNING Restarts=0 PreemptTime=1700000000"
 RETURNING = "JobId=25 JobState=COMPLETING Restarts=1"
@@ -66,7 +66,7 @@ def requeues(programs: Programs) -> list[str]:
 
 def state(run: RunDir, *, is_cancelled: bool = False) -> State:
     """As it is shown when the job has left the queue."""
-    return examine(run, {run.path: Ticket(Stage.ENDED, "22_3", is_cancelled=is_cancelled)}).state
+    return examine(run, {run.path: JobState(Stage.ENDED, "22_3", is_cancelled=is_cancelled)}).state
 
 
 def message(run: RunDir) -> str:

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.submissions import submit_to_slurm
 from vmcjob.errors import SchedulerError
 from vmcjob.plan import make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import list_runs
-from vmcjob.scheduler import slurm
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 from vmcjob.supervisor import Supervisor
@@ -45,7 +45,7 @@ def test_the_next_submission_gives_the_jobs_what_they_wait_for(tmp_path, program
         programs.make(name)
     programs.make("squeue", code=1)
     with pytest.raises(SchedulerError, match="sbatch: Socket timed out"):
-        slurm.submit(*request)
+        submit_to_slurm(*request)
     (folder,) = (tmp_path / ".slurm").iterdir()
     programs.make(
         "squeue",
@@ -53,7 +53,7 @@ def test_the_next_submission_gives_the_jobs_what_they_wait_for(tmp_path, program
         f"7_1|{folder.name}|RUNNING|{time.time():.0f}|None\n",
     )
     for _ in range(2):  # the second time, there is nothing left to do
-        receipt = slurm.submit(*request)
+        receipt = submit_to_slurm(*request)
         assert receipt.submitted == ()
         submissions = [run.read_submission() for run in list_runs(tmp_path)]
         ids = {(found.job_id, found.array_index) for found in submissions if found}

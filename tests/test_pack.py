@@ -14,10 +14,10 @@ import pytest
 
 from tests.runs import Programs, make_run, wait_until
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
-from vmcjob.status import Stage, State, Ticket, examine
-from vmcjob.supervisor import Job, Pack, Share, Supervisor
+from vmcjob.status import JobState, Stage, State, examine
+from vmcjob.supervisor import Pack, Share, SlurmJob, Supervisor
 
-JOB = Job("22_0", "25", 0)
+JOB = SlurmJob("22_0", "25", 0)
 # Says what it sees, then does as its run's file "order" says: finish, fail, or stop when asked to,
 # after so many seconds.
 WORKER = """
@@ -214,10 +214,12 @@ def test_what_the_user_sets_for_a_gpu_is_shared_out(tmp_path):
     assert Share(0, 3).environ({"A": "1"}) == {"A": "1"}  # no GPU, nothing to share
 
 
-WAITING, ACTIVE = (Ticket(stage, "22_0", started_at=1.0) for stage in (Stage.WAITING, Stage.ACTIVE))
+WAITING, ACTIVE = (
+    JobState(stage, "22_0", started_at=1.0) for stage in (Stage.WAITING, Stage.ACTIVE)
+)
 
 
-@pytest.mark.parametrize("ticket", [WAITING, ACTIVE])
+@pytest.mark.parametrize("job", [WAITING, ACTIVE])
 @pytest.mark.parametrize(
     ("outcome", "cancelled_at", "state"),
     [
@@ -227,7 +229,7 @@ WAITING, ACTIVE = (Ticket(stage, "22_0", started_at=1.0) for stage in (Stage.WAI
         (None, 2.0, State.CANCELLED),
     ],
 )
-def test_a_run_is_through_though_its_job_goes_on(tmp_path, ticket, outcome, cancelled_at, state):
+def test_a_run_is_through_though_its_job_goes_on(tmp_path, job, outcome, cancelled_at, state):
     """A job that waits again, or runs, for the sake of the others."""
     run = make_run(tmp_path)
     run.write_submission(
@@ -243,7 +245,7 @@ def test_a_run_is_through_though_its_job_goes_on(tmp_path, ticket, outcome, canc
     )
     if outcome is not None:
         run.write_outcome(OutcomeRecord(outcome=outcome))
-    assert examine(run, {run.path: ticket}).state is state
+    assert examine(run, {run.path: job}).state is state
 
 
 def test_a_run_that_stopped_half_way_waits_for_its_job_to_come_back(tmp_path):
@@ -252,5 +254,5 @@ def test_a_run_that_stopped_half_way_waits_for_its_job_to_come_back(tmp_path):
         Submission(scheduler="slurm", job_id="22_0", job_name="h-abc", place=1, started_at=1.5)
     )
     run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED))
-    states = [examine(run, {run.path: ticket}).state for ticket in (ACTIVE, WAITING)]
+    states = [examine(run, {run.path: job}).state for job in (ACTIVE, WAITING)]
     assert states == [State.STOPPING, State.QUEUED]

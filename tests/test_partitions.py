@@ -2,11 +2,11 @@
 
 import pytest
 
+from tests.submissions import submit_to_slurm
 from vmcjob.errors import SchedulerError
 from vmcjob.plan import make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import list_runs
-from vmcjob.scheduler import slurm
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 
@@ -39,7 +39,7 @@ def cluster(programs):
 
 def submit(root, spec: str = SPEC, **flags) -> None:
     plans = [make_plan(parse_spec(spec, "h.toml"))]
-    slurm.submit(root, plans, Site(), Request(**flags), None)
+    submit_to_slurm(root, plans, Site(), Request(**flags), None)
 
 
 @pytest.mark.parametrize(

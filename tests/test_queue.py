@@ -121,7 +121,7 @@ def test_what_squeue_complains_of_is_told_in_its_words(programs, tmp_path):
 
 def test_a_program_that_only_tries_again_is_not_waited_for(programs, tmp_path, monkeypatch):
     """Its complaints, the same at every attempt but for a number, are all that is known."""
-    monkeypatch.setattr("vmcjob.scheduler.commands.TIMEOUT_S", 0.5)
+    monkeypatch.setattr("vmcjob.scheduler.slurm.commands.TIMEOUT_S", 0.5)
     squeue = programs.folder / "squeue"
     lines = "".join(
         f"echo 'squeue: error: getaddrinfo() failed, attempt number {n}' >&2\n" for n in (-1, 0)

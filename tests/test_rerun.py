@@ -6,12 +6,11 @@ import pytest
 
 from tests.cli.shell import finish
 from tests.runs import end_everything, make_record, make_run, wait_until
-from vmcjob import scheduler
+from tests.submissions import draft_for_slurm, draft_here, submit_here, submit_to_slurm
 from vmcjob.errors import RunDirError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission, list_runs
-from vmcjob.scheduler import slurm
 from vmcjob.scheduler.records import create_run, prepare
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
@@ -77,14 +76,12 @@ def test_a_start_that_cannot_be_made_leaves_all_as_it_was(tmp_path):
 
 
 def test_a_finished_run_begins_anew_only_when_asked_to(tmp_path, plan, ended):
-    assert scheduler.preview(tmp_path, [plan]).submitted == ()
-    (item,) = scheduler.preview(tmp_path, [plan], is_anew=True).submitted
+    assert draft_here(tmp_path, [plan]).submitted == ()
+    (item,) = draft_here(tmp_path, [plan], is_restart=True).submitted
     assert item.run == ended
     assert ended.has_results
     command = ("/bin/true",)
-    receipt = scheduler.submit(
-        tmp_path, [plan], max_parallel=1, worker_command=command, is_anew=True
-    )
+    receipt = submit_here(tmp_path, [plan], max_parallel=1, worker_command=command, is_restart=True)
     try:
         wait_until(lambda: examine(ended).state is State.FAILED, "the new worker has ended")
     finally:
@@ -105,7 +102,7 @@ def test_of_several_jobs_to_begin_anew_one_at_work_is_left_out_whole(tmp_path, p
     for name in ("srun", "squeue", "scontrol"):
         programs.make(name)
     with busy.lock():
-        receipt = slurm.submit(tmp_path, [plan], Site(), Request(), None, is_anew=True)
+        receipt = submit_to_slurm(tmp_path, [plan], Site(), Request(), None, is_restart=True)
     (item,) = receipt.submitted
     assert (item.run, item.job_id) == (free, "7")
     assert [old.has_results for old in free.earlier] == [True]
@@ -118,7 +115,7 @@ def test_of_several_jobs_to_begin_anew_one_at_work_is_left_out_whole(tmp_path, p
 
 def test_a_run_that_never_began_has_nothing_to_put_aside(tmp_path, plan):
     run = create_run(tmp_path, plan.source, plan.tasks[0])
-    (item,) = scheduler.preview(tmp_path, [plan], is_anew=True).submitted
+    (item,) = draft_here(tmp_path, [plan], is_restart=True).submitted
     assert item.run == run
     assert prepare(run, plan.source, plan.tasks[0], True) is None
     assert run.earlier == []
@@ -129,7 +126,9 @@ def test_no_two_jobs_of_a_run_share_a_name(tmp_path, plan, ended, programs):
     del programs  # and with it every command of SLURM
     seen = []
     for _ in range(2):
-        (array,) = slurm.draft(tmp_path, [plan], Site(), Request(), None, is_anew=True).arrays
+        (array,) = draft_for_slurm(
+            tmp_path, [plan], Site(), Request(), None, is_restart=True
+        ).arrays
         seen.append(array.job_name)
         ended.write_submission(
             Submission(scheduler="slurm", job_id="1", job_name=array.job_name, number=array.number)

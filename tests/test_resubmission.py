@@ -7,12 +7,13 @@ from pathlib import Path
 import pytest
 
 from tests.runs import Programs
+from tests.submissions import submit_to_slurm
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError, UsageError
 from vmcjob.plan import make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import Heartbeat, Phase, list_runs
-from vmcjob.scheduler import Receipt, slurm
+from vmcjob.scheduler import Receipt
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 
@@ -31,7 +32,7 @@ def submit(
     root: Path, flags: Request = FLAGS, seeds: str = "[0]", time: str = "00:30:00"
 ) -> Receipt:
     plans = [make_plan(parse_spec(SPEC.format(seeds=seeds, time=time), "h.toml"))]
-    return slurm.submit(root, plans, Site(), flags, None)
+    return submit_to_slurm(root, plans, Site(), flags, None)
 
 
 @pytest.fixture(params=["[0]", "[0, 1]"], ids=["job", "array"])

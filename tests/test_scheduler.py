@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs import end_everything, make_run, wait_until
+from tests.submissions import draft_here, submit_here
 from vmcjob import scheduler
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, make_plan
@@ -77,9 +78,7 @@ class Office:
     def submit(
         self, plans: list[Plan], *, max_parallel: int = 1, command: tuple[str, ...] = COMMAND
     ) -> Receipt:
-        receipt = scheduler.submit(
-            self.root, plans, max_parallel=max_parallel, worker_command=command
-        )
+        receipt = submit_here(self.root, plans, max_parallel=max_parallel, worker_command=command)
         self.launchers.extend(receipt.launchers)
         return receipt
 
@@ -204,7 +203,7 @@ def test_a_root_that_cannot_be_listed_does_not_end_the_launcher(tmp_path, monkey
     run.write_submission(
         Submission(scheduler="local", job_id="local-1", pid=us.pid, process_start=us.start)
     )
-    monkeypatch.setattr("vmcjob.scheduler.local.list_runs", fail)
+    monkeypatch.setattr("vmcjob.scheduler.local.launcher.list_runs", fail)
     order = Order((run.path,), 1, (sys.executable, "-c", "print('started')"))
     scheduler.serve(tmp_path, BytesIO(order.to_json()))
     assert run.log_path.read_text().startswith("started\n")
@@ -450,7 +449,7 @@ def test_a_finished_run_keeps_the_spec_it_was_run_with(office):
 
 
 def test_a_preview_writes_nothing(office):
-    receipt = scheduler.preview(office.root, plan_runs(3))
+    receipt = draft_here(office.root, plan_runs(3))
     assert len(receipt.submitted) == 3
     assert not office.root.exists()
 
@@ -471,7 +470,7 @@ def test_a_spec_named_twice_is_one_run(office):
 def test_a_runs_root_that_cannot_be_made_is_an_error_with_its_path(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunDirError, match=r"file/runs/h-.*: cannot be made"):
-        scheduler.submit(tmp_path / "file" / "runs", plan_runs(1), max_parallel=1)
+        submit_here(tmp_path / "file" / "runs", plan_runs(1), max_parallel=1)
 
 
 def test_a_run_that_cannot_be_handed_over_does_not_take_the_others_with_it(office):
@@ -516,7 +515,7 @@ def test_a_directory_that_cannot_be_used_does_not_stop_the_other_runs(office):
 @pytest.mark.parametrize("wish", ["auto", "local"])
 def test_without_sbatch_everything_runs_here(monkeypatch, tmp_path, wish, is_local):
     monkeypatch.setenv("PATH", str(tmp_path))
-    assert scheduler.choose(wish, is_local) == "local"
+    assert scheduler.choose(wish, is_local).name == "local"
 
 
 def test_with_sbatch_everything_goes_to_slurm_unless_told_otherwise(monkeypatch, tmp_path):
@@ -526,6 +525,6 @@ def test_with_sbatch_everything_goes_to_slurm_unless_told_otherwise(monkeypatch,
     sbatch.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     for wish in ("auto", "slurm"):
-        assert scheduler.choose(wish, False) == "slurm"
-        assert scheduler.choose(wish, True) == "local"
-    assert scheduler.choose("local", False) == "local"
+        assert scheduler.choose(wish, False).name == "slurm"
+        assert scheduler.choose(wish, True).name == "local"
+    assert scheduler.choose("local", False).name == "local"

@@ -6,7 +6,7 @@ import pytest
 
 from vmcjob.errors import SchedulerError
 from vmcjob.resources import Request
-from vmcjob.scheduler.script import EARLY_S, Options
+from vmcjob.scheduler.slurm.script import EARLY_S, Options
 from vmcjob.site import Slurm
 from vmcjob.spec import Resources
 

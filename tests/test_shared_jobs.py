@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.runs import Programs
+from tests.submissions import SlurmDraft, draft_for_slurm, submit_to_slurm
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError, SpecError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission, list_runs
-from vmcjob.scheduler import slurm
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 from vmcjob.status import State, examine
@@ -36,8 +36,8 @@ def plan(seeds: int, resources: str, first: int = 0) -> Plan:
     return make_plan(parse_spec(text, "h.toml"))
 
 
-def draw(root: Path, seeds: int, resources: str, max_parallel: int | None = None) -> slurm.Draft:
-    return slurm.draft(root, [plan(seeds, resources)], Site(), Request(), max_parallel)
+def draw(root: Path, seeds: int, resources: str, max_parallel: int | None = None) -> SlurmDraft:
+    return draft_for_slurm(root, [plan(seeds, resources)], Site(), Request(), max_parallel)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def cluster(programs, tmp_path) -> Programs:
 
 def submit(root: Path, seeds: int) -> list[RunDir]:
     """Runs, two to a job, by their places."""
-    receipt = slurm.submit(root, [plan(seeds, "runs_per_job = 2")], Site(), Request(), None)
+    receipt = submit_to_slurm(root, [plan(seeds, "runs_per_job = 2")], Site(), Request(), None)
     return [item.run for item in receipt.submitted]
 
 
@@ -109,7 +109,7 @@ def test_jobs_of_several_runs_and_of_one_share_what_may_run(
 ):
     """Arrays in different rows run one after the other."""
     plans = [plan(10, "runs_per_job = 4"), plan(3, "mem = '1G'", first=10)]
-    arrays = slurm.draft(tmp_path, plans, Site(), Request(), max_parallel).arrays
+    arrays = draft_for_slurm(tmp_path, plans, Site(), Request(), max_parallel).arrays
     assert sum(array.after is None for array in arrays) == n_rows
     together = [min(a.max_parallel * a.runs_per_job, len(a.runs)) for a in arrays]
     first = [n for n, array in zip(together, arrays, strict=True) if array.after is None]
@@ -137,7 +137,7 @@ def test_a_run_is_recorded_with_its_job_and_its_place(cluster, tmp_path):
     assert found == [("7_0", 0, 0), ("7_0", 0, 1), ("7_1", 1, 0)]
     queue = scheduler.look(runs)
     assert [examine(run, queue).state for run in runs] == [State.QUEUED] * 3
-    again = slurm.submit(tmp_path, [plan(3, "runs_per_job = 2")], Site(), Request(), None)
+    again = submit_to_slurm(tmp_path, [plan(3, "runs_per_job = 2")], Site(), Request(), None)
     assert [item.reason for item in again.skipped] == ["queued"] * 3
 
 

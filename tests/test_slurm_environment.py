@@ -5,18 +5,18 @@ import os
 import pytest
 
 from tests.runs import Programs, make_run
+from tests.submissions import submit_to_slurm
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError
 from vmcjob.plan import make_plan
 from vmcjob.rank import Rank
 from vmcjob.resources import Request
 from vmcjob.rundir import Submission, list_runs
-from vmcjob.scheduler import slurm
 from vmcjob.site import Site
 from vmcjob.slurm_environment import clean
 from vmcjob.spec import parse_spec
 from vmcjob.status import Stage
-from vmcjob.supervisor import Job
+from vmcjob.supervisor import SlurmJob
 
 SPEC = 'name = "h"\n[system]\natoms = [["H", 0.0, 0.0, 0.0]]'
 FILTERS = (
@@ -45,7 +45,7 @@ def filtered(programs, monkeypatch) -> Programs:
 def test_nothing_in_the_environment_filters_what_slurm_is_asked_and_told(filtered, tmp_path):
     """A queued run that squeue hides would be submitted a second time."""
     plans = [make_plan(parse_spec(SPEC, "h.toml"))]
-    slurm.submit(tmp_path, plans, Site(), Request(), None)
+    submit_to_slurm(tmp_path, plans, Site(), Request(), None)
     (run,) = list_runs(tmp_path)
     scheduler.look([run])
     (folder,) = (tmp_path / ".slurm").iterdir()
@@ -62,14 +62,14 @@ def test_a_check_before_submitting_hears_nothing_of_the_environment_either(filte
     """With SBATCH_PARTITION, it would judge another job than the one that is submitted."""
     filtered.make("sbatch", code=1, error="no\n")
     with pytest.raises(SchedulerError, match="sbatch: no"):
-        slurm.submit(tmp_path, [make_plan(parse_spec(SPEC, "h.toml"))], Site(), Request(), None)
+        submit_to_slurm(tmp_path, [make_plan(parse_spec(SPEC, "h.toml"))], Site(), Request(), None)
     assert ["--test-only" in call for call in filtered.calls("sbatch")] == [True]
     assert not filtered.variables("sbatch") & set(FILTERS)
 
 
 def test_a_supervisor_asks_as_plainly(filtered):
     """The profile's setup, or a module, may have set what filters, for the whole job."""
-    job = Job("7", "7", 0)
+    job = SlurmJob("7", "7", 0)
     job.end_time()
     job.requeue()
     for name in ("squeue", "scontrol"):
@@ -92,7 +92,7 @@ def test_what_a_wrapper_says_beside_the_answer_is_not_taken_for_it(programs, tmp
     found = scheduler.look([run])[run.path]
     assert (found.stage, found.job_id) == (Stage.ENDED, "22")
     programs.make("squeue", f"{BANNER}{1_900_000_000}\n")
-    assert Job("7", "7", 0).end_time() == 1_900_000_000
+    assert SlurmJob("7", "7", 0).end_time() == 1_900_000_000
     programs.make("scontrol", BANNER + "n1\nn2\n")
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_STEP_NODELIST": "n[1-2]"}
-    assert Job("7", "25", 0).rank(step) == Rank(1, 2, "n1:61465")
+    assert SlurmJob("7", "25", 0).rank(step) == Rank(1, 2, "n1:61465")

@@ -8,7 +8,7 @@ import pytest
 
 from tests.runs import make_run, sleeping_process, wait_until
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
-from vmcjob.status import STALE_S, WITHOUT_A_WORD, Stage, State, Ticket, examine, rows
+from vmcjob.status import STALE_S, WITHOUT_A_WORD, JobState, Stage, State, examine, rows
 from vmcjob.store import Layout, RunStore
 
 HERE = os.uname().nodename
@@ -234,20 +234,20 @@ def give_to_slurm(run: RunDir, **changes) -> None:
     run.write_submission(replace(submission, **changes))
 
 
-WAITING = Ticket(Stage.WAITING, "22_3", "others come first")
-ENDED = Ticket(Stage.ENDED, "22_3", "out of memory; ask for more (--mem)")
-CANCELLED = Ticket(Stage.ENDED, "22_3", is_cancelled=True)
-FAILED = Ticket(Stage.ENDED, "22_3")
-FORGOTTEN = Ticket(Stage.ENDED)
+WAITING = JobState(Stage.WAITING, "22_3", "others come first")
+ENDED = JobState(Stage.ENDED, "22_3", "out of memory; ask for more (--mem)")
+CANCELLED = JobState(Stage.ENDED, "22_3", is_cancelled=True)
+FAILED = JobState(Stage.ENDED, "22_3")
+FORGOTTEN = JobState(Stage.ENDED)
 
 
-def active(age_s: float) -> Ticket:
+def active(age_s: float) -> JobState:
     """A job that got its machine so long ago."""
-    return Ticket(Stage.ACTIVE, "22_3", started_at=time.time() - age_s)
+    return JobState(Stage.ACTIVE, "22_3", started_at=time.time() - age_s)
 
 
-def state(run: RunDir, ticket: Ticket | None) -> State:
-    return examine(run, {run.path: ticket} if ticket else {}).state
+def state(run: RunDir, job: JobState | None) -> State:
+    return examine(run, {run.path: job} if job else {}).state
 
 
 def test_a_job_that_waits_is_queued_and_says_why(run):
@@ -294,13 +294,13 @@ def test_a_job_that_slurm_has_ended_is_not_running_whatever_its_last_heartbeat(r
     assert (row.state, row.message) == (State.DEAD, "out of memory; ask for more (--mem)")
 
 
-@pytest.mark.parametrize("ticket", [None, FORGOTTEN, CANCELLED])
-def test_a_cancelled_run_is_cancelled_with_and_without_slurms_memory(run, ticket):
+@pytest.mark.parametrize("job", [None, FORGOTTEN, CANCELLED])
+def test_a_cancelled_run_is_cancelled_with_and_without_slurms_memory(run, job):
     give_to_slurm(run, started_at=time.time(), cancelled_at=time.time())
     end(run, Outcome.PREEMPTED)
-    assert state(run, ticket) is State.CANCELLED
+    assert state(run, job) is State.CANCELLED
     end(run, Outcome.FINISHED)
-    assert state(run, ticket) is State.FINISHED
+    assert state(run, job) is State.FINISHED
 
 
 def test_a_job_that_ended_without_a_word_has_not_come_to_what_was_before_it(run):
@@ -334,7 +334,7 @@ def test_a_killed_worker_is_told_of_by_whoever_knows_more(run):
     for details in ({}, {"how": "SIGKILL"}, {"how": "SIGKILL", "rank": 1}, {"how": "exit code 3"}):
         if details:
             run.append_attempt("lost", worker_pid=NOBODY, **details)
-        (told,) = {examine(run, {run.path: ticket}).message for ticket in (FAILED, FORGOTTEN)}
+        (told,) = {examine(run, {run.path: job}).message for job in (FAILED, FORGOTTEN)}
         words.append(told)
     assert words == [
         WITHOUT_A_WORD,
@@ -366,14 +366,14 @@ def test_a_cancelled_job_whose_worker_was_killed_is_on_its_way_to_cancelled(run)
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_job_whose_worker_was_asked_to_stop_says_so(run, alive, is_answered):
     """By whom does not matter; that an earlier attempt was asked does not count."""
-    ticket = active(age_s=10) if is_answered else None
+    job = active(age_s=10) if is_answered else None
     run.append_attempt("stop", how="deadline")
     give_to_slurm(run, started_at=time.time())
     beat(run, alive)
-    assert state(run, ticket) is State.RUNNING
+    assert state(run, job) is State.RUNNING
     run.append_attempt("stop", how="deadline")
-    assert state(run, ticket) is State.STOPPING
+    assert state(run, job) is State.STOPPING
     give_to_slurm(run, started_at=time.time())
-    assert state(run, ticket) is State.RUNNING
+    assert state(run, job) is State.RUNNING
     give_to_slurm(run, started_at=time.time(), cancelled_at=time.time())
-    assert state(run, ticket) is State.STOPPING
+    assert state(run, job) is State.STOPPING

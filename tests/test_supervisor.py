@@ -17,9 +17,9 @@ from vmcjob.errors import SchedulerError
 from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.status import State, examine
-from vmcjob.supervisor import Job, Supervisor
+from vmcjob.supervisor import SlurmJob, Supervisor
 
-JOB = Job("22_3", "25", 0)
+JOB = SlurmJob("22_3", "25", 0)
 # Counts the stop signals that come, and stops at a checkpoint after the first and half a second.
 WORKER = """
 import signal, sys, time
@@ -230,8 +230,10 @@ def test_a_job_whose_run_was_submitted_anew_or_cancelled_does_nothing(run, slurm
 def test_an_element_of_an_array_is_called_as_people_write_it():
     alone = {"SLURM_JOB_ID": "25"}
     element = alone | {"SLURM_ARRAY_JOB_ID": "22", "SLURM_ARRAY_TASK_ID": "3"}
-    assert Job.from_environment(alone) == Job("25", "25", 0)
-    assert Job.from_environment(element | {"SLURM_RESTART_COUNT": "2"}) == Job("22_3", "25", 2)
+    assert SlurmJob.from_environment(alone) == SlurmJob("25", "25", 0)
+    assert SlurmJob.from_environment(element | {"SLURM_RESTART_COUNT": "2"}) == SlurmJob(
+        "22_3", "25", 2
+    )
 
 
 def test_an_earlier_outcome_does_not_outlive_the_start(run, slurm):

@@ -1,19 +1,14 @@
 """A runs root that cannot be written: one exit code, wherever it is found out, and no trace."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.runs import make_run
-from vmcjob import scheduler
+from tests.submissions import submit_here, submit_to_slurm
 from vmcjob.errors import RunDirError
 from vmcjob.plan import Plan, make_plan
-from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission, list_runs
-from vmcjob.scheduler import slurm
-from vmcjob.scheduler.jobfiles import adopt
-from vmcjob.scheduler.local import queue_lock
-from vmcjob.site import Site
+from vmcjob.scheduler import queue_lock
+from vmcjob.scheduler.slurm.jobfiles import adopt
 from vmcjob.spec import parse_spec
 from vmcjob.status import State, examine
 
@@ -38,16 +33,8 @@ def cluster(programs):
     return programs
 
 
-def submit_here(root: Path, plans: list[Plan]) -> None:
-    scheduler.submit(root, plans, max_parallel=1)
-
-
-def submit_jobs(root: Path, plans: list[Plan]) -> None:
-    slurm.submit(root, plans, Site(), Request(), None)
-
-
 @pytest.mark.parametrize("place", [".", ".local", ".local/queue.lock", ".slurm"])
-@pytest.mark.parametrize("submit", [submit_here, submit_jobs])
+@pytest.mark.parametrize("submit", [submit_here, submit_to_slurm])
 def test_it_is_one_exit_code_at_every_step(tmp_path, plans, cluster, place, submit):
     """Files and folders in the way stand for a lack of permission, which root does not know."""
     root = tmp_path / "runs"
@@ -67,15 +54,19 @@ def test_it_is_one_exit_code_at_every_step(tmp_path, plans, cluster, place, subm
         assert {examine(run).state for run in list_runs(root)} == {State.NEW}
 
 
-def test_a_run_that_cannot_be_recorded_takes_its_array_back(tmp_path, plans, cluster):
+def test_a_run_that_cannot_be_recorded_stays_behind_alone(tmp_path, plans, cluster):
     """Half an array that is recorded and never submitted would be looked for at every status."""
     slurm_runs = [RunDir(tmp_path / task.run_id) for plan in plans for task in plan.tasks]
     for run, task in zip(slurm_runs, plans[0].tasks, strict=True):
         make_run(tmp_path, run.path.name, seed=task.seed, science_sha256=task.science_sha256)
-    (slurm_runs[1].submission_path / "in the way").mkdir(parents=True)
-    with pytest.raises(RunDirError, match="cannot be written"):
-        submit_jobs(tmp_path, plans)
-    assert slurm_runs[0].read_submission() is None
+    (slurm_runs[0].submission_path / "in the way").mkdir(parents=True)
+    receipt = submit_to_slurm(tmp_path, plans)
+    (skipped,) = receipt.skipped
+    assert (skipped.run, type(skipped.error)) == (slurm_runs[0], RunDirError)
+    assert [item.run for item in receipt.submitted] == slurm_runs[1:]
+    submission = slurm_runs[1].read_submission()
+    assert submission is not None
+    assert (submission.job_id, submission.array_index) == ("7", None)  # an array no more
 
 
 def test_what_is_done_for_a_job_later_is_no_fault_of_slurms_either(tmp_path):

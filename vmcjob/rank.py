@@ -5,6 +5,7 @@ lets no more of the environment in than it must.
 """
 
 import re
+import zlib
 from dataclasses import dataclass
 
 from vmcjob.errors import UsageError
@@ -59,4 +60,5 @@ ALONE = Rank()
 
 def port_of(job_id: str) -> int:
     """Where the ranks of a job meet: other jobs on the same machine have another port."""
-    return FIRST_PORT + int(job_id) % N_PORTS
+    number = int(job_id) if job_id.isdecimal() else zlib.crc32(job_id.encode())
+    return FIRST_PORT + number % N_PORTS

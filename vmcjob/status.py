@@ -62,7 +62,7 @@ class Stage(StrEnum):
 
 
 @dataclass(frozen=True)
-class Ticket:
+class JobState:
     """What a batch system says about one run; how it says it is the scheduler's business."""
 
     stage: Stage
@@ -73,8 +73,8 @@ class Ticket:
     is_suspended: bool = False  # its processes stand still, and give no sign of life
 
 
-Queue = Mapping[Path, Ticket]
-"""A ticket for each run directory that a batch system was asked about."""
+Queue = Mapping[Path, JobState]
+"""The state of the job of each run directory that a batch system was asked about."""
 NO_QUEUE: Queue = {}
 
 
@@ -90,7 +90,7 @@ class Observation:
     is_told_to_stop: bool  # a job's worker that is still at it
     is_worker_alive: bool
     is_launcher_gone: bool
-    ticket: Ticket | None = None
+    job: JobState | None = None
 
 
 @dataclass(frozen=True)
@@ -158,7 +158,7 @@ def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
     )
 
 
-def observe(run: RunDir, now: float, ticket: Ticket | None = None) -> Observation:
+def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation:
     """Look at everything, in the order that a worker's last moments demand.
 
     A worker writes its outcome and then ends, so the outcome is read last: had it been read
@@ -182,7 +182,7 @@ def observe(run: RunDir, now: float, ticket: Ticket | None = None) -> Observatio
         is_told_to_stop=is_worker_alive and outcome is None and _is_told_to_stop(run, submission),
         is_worker_alive=is_worker_alive,
         is_launcher_gone=is_launcher_gone,
-        ticket=ticket,
+        job=job,
     )
 
 
@@ -193,7 +193,7 @@ def judge(seen: Observation) -> State:
     would invite a second worker. `cancel` takes such a run back.
     """
     submission, outcome = seen.submission, seen.outcome
-    if submission is not None and submission.job_name is not None:
+    if submission is not None and submission.is_job:
         return _judge_job(seen, submission)
     is_waiting = submission is not None and submission.worker is None
     if seen.is_worker_alive and outcome is None:
@@ -215,19 +215,19 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
     The queue knows best which jobs wait and which are over; the run knows best what came of it.
     Without an answer of the queue, the run directory is all there is.
     """
-    ticket, outcome = seen.ticket, seen.outcome
+    job, outcome = seen.job, seen.outcome
     if (state := _judge_without_job(seen, submission)) is not None:
         return state
-    if ticket is not None and ticket.stage is Stage.WAITING:
+    if job is not None and job.stage is Stage.WAITING:
         return State.QUEUED
-    if ticket is not None and ticket.stage is Stage.ACTIVE:
-        return _judge_active(seen, submission, ticket.started_at or 0.0)
-    if seen.is_worker_alive and outcome is None and (ticket is None or _is_here(seen)):
+    if job is not None and job.stage is Stage.ACTIVE:
+        return _judge_active(seen, submission, job.started_at or 0.0)
+    if seen.is_worker_alive and outcome is None and (job is None or _is_here(seen)):
         return _at_work(seen)
-    if submission.cancelled_at is not None or (ticket is not None and ticket.is_cancelled):
+    if submission.cancelled_at is not None or (job is not None and job.is_cancelled):
         return State(outcome.outcome) if outcome and not _is_resumable(outcome) else State.CANCELLED
     is_of_it = outcome is not None and submission.has_come_to(outcome)
-    if ticket is None and not submission.started_at and not is_of_it:
+    if job is None and not submission.started_at and not is_of_it:
         return State.QUEUED
     # A job that ended before its supervisor could say a word has not come to what was before it.
     was_refused = submission.job_id is None
@@ -239,8 +239,8 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
 
 def _judge_without_job(seen: Observation, submission: Submission) -> State | None:
     """The state of a run that is through with its job, which goes on for others; else None."""
-    ticket, outcome = seen.ticket, seen.outcome
-    if submission.place is None or ticket is None or ticket.stage is Stage.ENDED:
+    job, outcome = seen.job, seen.outcome
+    if submission.place is None or job is None or job.stage is Stage.ENDED:
         return None
     if seen.is_worker_alive and outcome is None:
         return None
@@ -262,7 +262,7 @@ def _judge_active(seen: Observation, submission: Submission, job_started_at: flo
         return State(outcome.outcome)
     if has_ended or submission.cancelled_at is not None:
         return State.STOPPING
-    if seen.is_worker_alive or (seen.ticket is not None and seen.ticket.is_suspended):
+    if seen.is_worker_alive or (seen.job is not None and seen.job.is_suspended):
         return _at_work(seen)
     has_supervisor = (submission.started_at or 0.0) >= job_started_at
     is_starting = not has_supervisor and time.time() - job_started_at <= STALE_S
@@ -276,7 +276,7 @@ def _at_work(seen: Observation) -> State:
 
 def _is_told_to_stop(run: RunDir, submission: Submission | None) -> bool:
     """Whether a job's worker was asked to stop: cancelled, or by its supervisor, which notes it."""
-    if submission is None or submission.job_name is None:
+    if submission is None or not submission.is_job:
         return False
     began = submission.started_at or 0.0
     stops = (line.get("time") for line in run.read_attempts() if line.get("event") == "stop")
@@ -297,16 +297,16 @@ def _is_resumable(outcome: OutcomeRecord) -> bool:
 def _job_id(seen: Observation) -> str | None:
     """The job's id, from the queue if the submission was cut short before it knew."""
     found = seen.submission.job_id if seen.submission else None
-    return found or (seen.ticket.job_id if seen.ticket else None)
+    return found or (seen.job.job_id if seen.job else None)
 
 
 def _explain(run: RunDir, state: State, seen: Observation) -> str:
     """Why a run waits or has ended: in its own words, else in those of who lost it."""
-    outcome, ticket = seen.outcome, seen.ticket
-    if state is State.QUEUED or (ticket is not None and ticket.is_suspended):
-        return ticket.words if ticket else ""
+    outcome, job = seen.outcome, seen.job
+    if state is State.QUEUED or (job is not None and job.is_suspended):
+        return job.words if job else ""
     if state is State.DEAD:
-        return (ticket.words if ticket else "") or _explain_death(run, seen)
+        return (job.words if job else "") or _explain_death(run, seen)
     if state is State.FINISHED and (damage := run.damage):
         return damage
     if state is State.FINISHED and run.is_trained_only:
@@ -318,16 +318,16 @@ def _explain_death(run: RunDir, seen: Observation) -> str:
     """What the disk, the queue or the run's own history knows of the end of its last worker."""
     if is_disk_full(run.path):
         return DISK_FULL
-    if seen.submission and seen.submission.job_name is None and not seen.submission.worker:
+    if seen.submission and not seen.submission.is_job and not seen.submission.worker:
         return NEVER_STARTED  # whoever was to start it is gone, or the run would be queued
-    last, ticket = (run.read_attempts() or [{}])[-1], seen.ticket
+    last, job = (run.read_attempts() or [{}])[-1], seen.job
     is_of_before = seen.submission is not None and seen.submission.started_at is None
-    if last.get("event") == "lost" and not (is_of_before and ticket):
+    if last.get("event") == "lost" and not (is_of_before and job):
         who = f"the worker of rank {last['rank']}" if "rank" in last else "the worker"
         how = str(last.get("how"))
         end = f"was killed by {how}" if how.startswith("SIG") else f"ended: {how}"
         return f"{who} {end}; vmcjob resume goes on"
-    return WITHOUT_A_WORD if ticket is not None and ticket.stage is Stage.ENDED else ""
+    return WITHOUT_A_WORD if job is not None and job.stage is Stage.ENDED else ""
 
 
 def _workers(

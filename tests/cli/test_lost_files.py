@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.shell import Shell, finish
 from tests.runs import make_run
+from tests.submissions import submit_here
 from tests.test_aggregate import N_EVALUATE, rows, write_store
-from vmcjob import scheduler
 from vmcjob.aggregate import RunResult, aggregate
 from vmcjob.errors import StoreError
 from vmcjob.plan import make_plan
@@ -141,7 +141,7 @@ def test_submitting_over_what_rm_has_left_says_what_to_do(tmp_path: Path) -> Non
     ghost = RunDir(tmp_path / plan.tasks[0].run_id)
     ghost.path.mkdir()
     ghost.heartbeat_path.write_text("{}")
-    receipt = scheduler.submit(tmp_path, [plan], max_parallel=1)
+    receipt = submit_here(tmp_path, [plan], max_parallel=1)
     assert receipt.submitted == ()
     (skipped,) = receipt.skipped
     assert str(skipped.error) == LOST_RECORD.format(path=ghost.path)
@@ -154,7 +154,7 @@ def test_something_else_in_the_place_of_a_run_is_not_written_into(tmp_path: Path
     path.mkdir()
     (path / "diary").touch()
     with pytest.raises(Exception, match="cannot be made") as refusal:
-        scheduler.submit(tmp_path, [plan], max_parallel=1)
+        submit_here(tmp_path, [plan], max_parallel=1)
     assert str(refusal.value) == (
         f"{path}: cannot be made: something that is no run is in its place; move that away"
     )

@@ -1,4 +1,4 @@
-"""Dry runs: what SLURM would be given, what it can cost, and what the cluster says to it."""
+"""Dry runs: what a batch system would be given, what it can cost, and what it says to that."""
 
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,16 +11,15 @@ from vmcjob.cli.text import count, format_time, relative
 if TYPE_CHECKING:
     from vmcjob.errors import VmcJobError
     from vmcjob.plan import Task
-    from vmcjob.scheduler import Receipt
-    from vmcjob.scheduler.arrays import Array
-    from vmcjob.scheduler.preflight import Answer
+    from vmcjob.scheduler import Answer, JobPreview, Receipt
+    from vmcjob.scheduler.contract import Batch
 
 
 @dataclass(frozen=True)
 class Preview:
-    """The arrays that would be submitted; where the cluster was asked, its answer to each."""
+    """The jobs that would be submitted; where the cluster was asked, its answer to each."""
 
-    arrays: "Sequence[Array]" = ()
+    jobs: "Sequence[JobPreview]" = ()
     answers: "Sequence[Answer]" = ()
 
     def refusals(self) -> "Iterator[VmcJobError]":
@@ -31,7 +30,7 @@ class Preview:
 
     def document(self) -> list[dict[str, Any]]:  # a JSON document
         """Each sbatch as programs read it."""
-        jobs = [_describe_job(array) for array in self.arrays]
+        jobs = [_describe_job(job) for job in self.jobs]
         for job, answer in zip(jobs, self.answers, strict=False):
             job["check"] = _describe_answer(answer)
         return jobs
@@ -40,11 +39,10 @@ class Preview:
 NOTHING = Preview()
 
 
-def preview(arrays: "Sequence[Array]", *, is_checked: bool) -> Preview:
-    """What would be submitted, and what the cluster says to it if that is to be asked."""
-    from vmcjob.scheduler.preflight import check
-
-    return Preview(arrays, check(arrays) if is_checked else ())
+def preview(batches: "Sequence[Batch]", answers: "Sequence[Answer]") -> Preview:
+    """What a batch system would be given, if it is one, and what it said to that."""
+    shown = (batch.preview() for batch in batches)
+    return Preview([job for job in shown if job is not None], answers)
 
 
 def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview) -> None:
@@ -56,13 +54,14 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
         put(dump_spec(tasks[item.run_id].spec))
     for item in receipt.skipped:
         put(f"# would be skipped: {relative(item.run.path)}, {item.reason}")
-    for array in jobs.arrays:
-        jobs_of_several = f" in {count(array.n_jobs, 'job')}" if array.runs_per_job > 1 else ""
-        put(f"# would be given to sbatch, for {count(len(array.runs), 'run')}{jobs_of_several}:")
-        put(array.script)
-        put(f"# and would start, for each run:\n{shlex.join(array.command(array.runs[0]))}")
-    if jobs.arrays:
-        say(_describe_cost(jobs.arrays), "dim")
+    for job in jobs.jobs:
+        jobs_of_several = f" in {count(job.n_jobs, 'job')}" if job.runs_per_job > 1 else ""
+        put(f"# would be given to sbatch, for {count(len(job.commands), 'run')}{jobs_of_several}:")
+        put(job.script)
+        command = next(iter(job.commands.values()))
+        put(f"# and would start, for each run:\n{shlex.join(command)}")
+    if jobs.jobs:
+        say(_describe_cost(jobs.jobs), "dim")
     for answer in jobs.answers:
         if answer.n_jobs:
             say(_say_yes(answer))
@@ -76,21 +75,21 @@ def _say_yes(answer: "Answer") -> str:
     if answer.starts_at is not None:
         first = "it" if answer.n_jobs == 1 else "the first"
         when = f"; {first} could start at {format_time(answer.starts_at)} on {answer.nodes}"
-    return f"{answer.array.job_name}: SLURM would take {some}{queue}{when}"
+    return f"{answer.batch.job_name}: {answer.system} would take {some}{queue}{when}"
 
 
-def _describe_job(array: "Array") -> dict[str, Any]:  # a JSON document
-    """One sbatch of a dry run."""
+def _describe_job(job: "JobPreview") -> dict[str, Any]:  # a JSON document
+    """One batch of a dry run."""
     return {
-        "job_name": array.job_name,
-        "script": array.script,
-        "run_ids": [run.path.name for run in array.runs],
-        "runs_per_job": array.runs_per_job,
-        "commands": [list(array.command(run)) for run in array.runs],
-        "gpu_hours": array.cost.gpu_hours,
-        "cpu_hours": array.cost.cpu_hours,
-        "node_hours": array.cost.node_hours,
-        "files": array.cost.files,
+        "job_name": job.job_name,
+        "script": job.script,
+        "run_ids": [run.path.name for run in job.commands],
+        "runs_per_job": job.runs_per_job,
+        "commands": [list(command) for command in job.commands.values()],
+        "gpu_hours": job.cost.gpu_hours,
+        "cpu_hours": job.cost.cpu_hours,
+        "node_hours": job.cost.node_hours,
+        "files": job.cost.files,
     }
 
 
@@ -106,11 +105,11 @@ def _describe_answer(answer: "Answer") -> dict[str, Any]:  # a JSON document
     }
 
 
-def _describe_cost(arrays: "Sequence[Array]") -> str:
+def _describe_cost(jobs: "Sequence[JobPreview]") -> str:
     """The most that the jobs can cost, in one line."""
-    from vmcjob.scheduler.arrays import Cost
+    from vmcjob.scheduler import Cost
 
-    cost = sum((array.cost for array in arrays), Cost())
+    cost = sum((job.cost for job in jobs), Cost())
     hours = [(cost.gpu_hours, "GPU-hours"), (cost.cpu_hours, "CPU-hours")]
     if cost.is_exclusive:
         hours = [(cost.node_hours, "hours of whole nodes")]

@@ -1,6 +1,5 @@
 """Specs without their runs: validate, and reading plans for whoever submits them."""
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,11 +7,10 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import SpecPaths
 from vmcjob.cli.screen import put_table, say
 from vmcjob.cli.text import Cell, Column, count
-from vmcjob.errors import NotFoundError, SpecError, UsageError, VmcJobError, combine
+from vmcjob.errors import NotFoundError, SpecError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan
-    from vmcjob.spec import Size
 
 
 COLUMNS = [
@@ -32,24 +30,21 @@ def validate(specs: SpecPaths) -> None:
     Of the largest run of each: its parameters, the least memory that it needs, on all devices
     together, and the disk space of its checkpoints and snapshots.
     """
+    from vmcjob.scheduler import why_too_large
+
     plans = read_plans(specs)
     put_table(COLUMNS, [_cells(plan) for plan in plans])
     for plan in plans:
-        if words := _why_too_large(plan):
-            say(f"{plan.source}: {words}")
-
-
-def require_memory(plans: "list[Plan]") -> None:
-    """UsageError if a run on this machine would need more memory than it has."""
-    if problems := [f"{plan.source}: {words}" for plan in plans if (words := _why_too_large(plan))]:
-        raise UsageError("\n".join(dict.fromkeys(problems)))
+        if words := why_too_large(plan):
+            say(words)
 
 
 def _cells(plan: "Plan") -> list[Cell]:
     """One spec as the cells of `COLUMNS`; the largest of its runs counts."""
+    from vmcjob.scheduler import largest
     from vmcjob.spec import format_bytes
 
-    size = _largest(plan)
+    size = largest(plan)
     return [
         Cell(plan.source),
         Cell("valid", "green"),
@@ -58,26 +53,6 @@ def _cells(plan: "Plan") -> list[Cell]:
         Cell(format_bytes(size.memory_bytes)),
         Cell(format_bytes(size.store_bytes)),
     ]
-
-
-def _largest(plan: "Plan") -> "Size":
-    from vmcjob.spec import measure
-
-    return max((measure(task.spec) for task in plan.tasks), key=lambda size: size.memory_bytes)
-
-
-def _why_too_large(plan: "Plan") -> str | None:
-    """What is more than this machine has, if anything."""
-    from vmcjob.spec import format_bytes
-
-    try:
-        here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, ValueError):  # a system that does not say
-        return None
-    needed = _largest(plan).memory_bytes
-    if needed <= here:
-        return None
-    return f"needs at least {format_bytes(needed)} of memory; this machine has {format_bytes(here)}"
 
 
 def read_plans(specs: list[Path]) -> "list[Plan]":

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.hand_in import Wishes, hand_in
 from vmcjob.cli.options import (
     Account,
     AsJson,
@@ -26,6 +25,7 @@ from vmcjob.cli.options import (
     select_runs,
 )
 from vmcjob.cli.specs import read_plans
+from vmcjob.cli.submission import CommandOptions, submit_plans
 from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,10 +89,10 @@ def submit(  # noqa: PLR0913 -- a command has as many parameters as options
     Submitting twice is harmless: what is queued, running or finished is left alone, and what was
     interrupted continues.
     """
-    wishes = Wishes(
+    options = CommandOptions(
         resolve_site(site, runs),
         _where(site, runs),
-        flags=_request(partition, account, qos, time, mem, gres, constraint, extra),
+        request=_request(partition, account, qos, time, mem, gres, constraint, extra),
         max_parallel=max_parallel,
         is_local=is_local,
         is_followed=is_followed,
@@ -100,7 +100,7 @@ def submit(  # noqa: PLR0913 -- a command has as many parameters as options
         is_checked=is_checked,
         as_json=as_json,
     )
-    hand_in({wishes.place.runs: read_plans(specs)}, wishes)
+    submit_plans({options.place.runs: read_plans(specs)}, options)
 
 
 @app.command(cls=Command)
@@ -130,10 +130,10 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     running or finished is left alone, unless --more-steps asks for a smaller error bar.
     """
     place = resolve_site(site, runs)
-    wishes = Wishes(
+    options = CommandOptions(
         place,
         _where(site, runs),
-        flags=_request(partition, account, qos, time, mem, gres, constraint, extra),
+        request=_request(partition, account, qos, time, mem, gres, constraint, extra),
         max_parallel=max_parallel,
         is_local=is_local,
         is_followed=is_followed,
@@ -145,7 +145,7 @@ def resume(  # noqa: PLR0913 -- a command has as many parameters as options
     if more_steps is not None:
         chosen = _longest(chosen)
         _require_finished(chosen)
-    _hand_in_again(chosen, wishes, more_steps)
+    _submit_again(chosen, options, more_steps)
 
 
 @app.command(cls=Command)
@@ -173,21 +173,21 @@ def rerun(  # noqa: PLR0913 -- a command has as many parameters as options
     What they had is put aside, whole, in a directory below .old of the runs root. Their own
     directories say what they compute. Runs that are queued or running are refused.
     """
-    wishes = Wishes(
+    options = CommandOptions(
         resolve_site(site, runs),
         _where(site, runs),
-        flags=_request(partition, account, qos, time, mem, gres, constraint, extra),
+        request=_request(partition, account, qos, time, mem, gres, constraint, extra),
         max_parallel=max_parallel,
         is_local=is_local,
         is_followed=is_followed,
         is_dry=is_dry,
         is_checked=is_checked,
-        is_anew=True,
+        is_restart=True,
         as_json=as_json,
     )
     chosen = select_runs(selectors, site, runs)
     _refuse_active(chosen)
-    _hand_in_again(chosen, wishes)
+    _submit_again(chosen, options)
 
 
 def _request(
@@ -247,13 +247,15 @@ def _require_finished(chosen: "list[RunDir]") -> None:
         )
 
 
-def _hand_in_again(chosen: "list[RunDir]", wishes: Wishes, more_steps: int | None = None) -> None:
+def _submit_again(
+    chosen: "list[RunDir]", options: CommandOptions, more_steps: int | None = None
+) -> None:
     """Hand runs in as their own directories describe them, each in its own runs root."""
     folders: dict[Path, list[Plan]] = {}
     for run in chosen:
         plan = _plan_again(run, more_steps)
         folders.setdefault(run.path.absolute().parent, []).append(plan)
-    hand_in(folders, wishes)
+    submit_plans(folders, options)
 
 
 def _plan_again(run: "RunDir", more_steps: int | None) -> "Plan":

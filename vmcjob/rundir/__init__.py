@@ -5,6 +5,7 @@ from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
 from vmcjob.rundir.log import LogFiles, LogReader
 from vmcjob.rundir.process import SUPERVISED, Process
 from vmcjob.rundir.records import (
+    LOCAL,
     Cancellation,
     Heartbeat,
     Outcome,
@@ -18,6 +19,7 @@ from vmcjob.rundir.selection import list_runs, select
 
 __all__ = [
     "DISK_FULL",
+    "LOCAL",
     "OLD",
     "RESULTS_LOST",
     "SUPERVISED",

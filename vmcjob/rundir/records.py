@@ -14,6 +14,7 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from vmcjob.rundir.process import Process, host_name, start_time
 
 T = TypeVar("T")
+LOCAL = "local"  # the scheduler of a submission to this machine
 
 
 class Phase(StrEnum):
@@ -76,6 +77,11 @@ class Submission:
     number: int = 0  # how many submissions to a batch system there were before
     cancelled_at: float | None = None
     place: int | None = None  # which of the runs it is that have this job together
+
+    @property
+    def is_job(self) -> bool:
+        """Whether a batch system answers for it; else it is seen among this machine's processes."""
+        return self.scheduler != LOCAL
 
     @property
     def launcher(self) -> Process | None:

@@ -95,7 +95,7 @@ def _last(root: Path, runs: list[RunDir]) -> list[RunDir]:
 
 def _batch(submission: Submission) -> tuple[object, ...]:
     """What runs that were submitted together share; a local job id is a pid, which may return."""
-    if submission.job_name is not None:  # one moment for all jobs of a submission
+    if submission.is_job:  # one moment for all jobs of a submission
         return (submission.submitted_at,)
     return submission.job_id, submission.launcher
 

@@ -1,32 +1,54 @@
-"""Where runs are sent: the only room that knows how work is queued, started and taken back."""
+"""Where runs are sent: the only room that knows how work is queued, started and taken back.
 
-from vmcjob.scheduler import slurm
+Each backend keeps the contract of `contract.Backend` and is registered here.
+"""
+
 from vmcjob.scheduler.cancel import cancel
-from vmcjob.scheduler.jobfiles import find_script, job_folders, read_job_logs
-from vmcjob.scheduler.local import queue_lock, serve
+from vmcjob.scheduler.contract import Answer, Backend, Cost, JobPreview, SubmissionOptions
+from vmcjob.scheduler.folders import job_folders
+from vmcjob.scheduler.local import Local, serve
+from vmcjob.scheduler.lock import queue_lock
+from vmcjob.scheduler.logs import find_script, read_job_logs
+from vmcjob.scheduler.memory import largest, why_too_large
 from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
 from vmcjob.scheduler.records import require_starts
-from vmcjob.scheduler.requests import choose, preview, submit
+from vmcjob.scheduler.registry import choose, register
+from vmcjob.scheduler.slurm import Slurm
+from vmcjob.scheduler.submission import Draft, check, draft, submit
 from vmcjob.scheduler.takeover import take_over
 
+register(Local())
+register(Slurm())
+
 __all__ = [
+    "Answer",
+    "Backend",
     "Cancelled",
+    "Cost",
+    "Draft",
+    "JobPreview",
+    "Local",
     "Receipt",
     "Skipped",
+    "Slurm",
+    "SubmissionOptions",
     "Submitted",
     "Watch",
     "cancel",
+    "check",
     "choose",
+    "draft",
     "find_script",
     "job_folders",
+    "largest",
     "look",
-    "preview",
     "queue_lock",
     "read_job_logs",
+    "register",
     "require_starts",
     "serve",
-    "slurm",
     "submit",
     "take_over",
+    "why_too_large",
 ]

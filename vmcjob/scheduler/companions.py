@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.scheduler.jobfiles import job_folder
+from vmcjob.scheduler.folders import job_folder
 from vmcjob.status import Queue, Row, State, examine
 
 COMPANIONS = "companions.json"
@@ -25,8 +25,8 @@ def write_companions(folder: Path, jobs: Sequence[Sequence[RunDir]]) -> None:
 
 def count_others_at_work(run: RunDir, submission: Submission, seen: Queue) -> int:
     """How many other runs of the run's job are still wanted, and not at their ends."""
-    ticket = seen.get(run.path)
-    queue = {} if ticket is None else {other.path: ticket for other in _find(run, submission)}
+    job = seen.get(run.path)
+    queue = {} if job is None else {other.path: job for other in _find(run, submission)}
     return sum(_is_at_work(other, submission, queue) for other in _find(run, submission))
 
 
@@ -51,11 +51,13 @@ def _is_at_work(run: RunDir, submission: Submission, queue: Queue) -> bool:
 
 def _find(run: RunDir, submission: Submission) -> list[RunDir]:
     """The other runs of the run's job; none if it has its job to itself, or nobody knows."""
-    if submission.place is None or submission.job_name is None:
+    if submission.place is None:
         return []
     root = run.path.parent
     try:
-        text = (job_folder(root, submission.job_name) / COMPANIONS).read_text("utf-8")
+        text = (
+            job_folder(root, submission.scheduler, submission.job_name or "") / COMPANIONS
+        ).read_text("utf-8")
         names = json.loads(text)[submission.array_index or 0]
     except (OSError, ValueError, LookupError):
         return []

@@ -1,86 +1,36 @@
-"""What SLURM says about runs: one squeue call and, where there are questions left, one of sacct."""
+"""What batch systems say about runs: each is asked once about all that it was given."""
 
-import re
-import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Outcome, RunDir, Submission
-from vmcjob.scheduler import commands
-from vmcjob.status import Queue, Stage, Ticket
+from vmcjob.scheduler.registry import backends
+from vmcjob.status import JobState, Queue
 
-Key = tuple[str, int | None]
-"""Job name and index in its array: known before the job has an id."""
-
-LONGEST_ARGUMENT = 100_000  # bytes; Linux refuses a single argument of more than 131071
 REFRESH_S = 10.0  # a cluster's controller is shared: between two looks of one watching process
-WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"}
-ACTIVE = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING"}
-SUSPENDED = {"SUSPENDED", "STOPPED"}
-PAUSE = "suspended by SLURM; goes on when it is resumed"
-REASONS: Mapping[str, str] = {
-    "None": "waits for the scheduler to look at it",
-    "Priority": "others come first",
-    "Resources": "waits for free nodes",
-    "JobArrayTaskLimit": "waits for its turn in the array",
-    "Dependency": "waits for another job",
-    "DependencyNeverSatisfied": "waits for a job that has failed; cancel it",
-    "JobHeldUser": "held by its owner; scontrol release lets it go",
-    "JobHeldAdmin": "held by an administrator",
-    "PartitionTimeLimit": "asks for more time than the partition allows; cancel it",
-    "MaxMemPerLimit": "asks for more memory than the partition allows; cancel it",
-    "PartitionNodeLimit": "asks for more nodes than the partition allows; cancel it",
-    "PartitionDown": "the partition is down",
-    "PartitionInactive": "the partition is closed",
-    "ReqNodeNotAvail": "its nodes are down or reserved",
-    "Reservation": "waits for its reservation",
-    "Licenses": "waits for a licence",
-    "launch failed requeued held": "could not be launched and is held; ask an administrator",
-}
-ENDS: Mapping[str, str] = {  # those that SLURM knows more about than the run does
-    "TIMEOUT": "the wall time ended before the worker had stopped",
-    "NODE_FAIL": "the node failed",
-    "OUT_OF_MEMORY": "out of memory; ask for more (--mem)",
-    "PREEMPTED": "preempted, and not requeued",
-    "BOOT_FAIL": "the node did not boot",
-    "DEADLINE": "its deadline passed",
-}
-
-
-class _Line(NamedTuple):
-    """What SLURM says about one job, in its own words."""
-
-    job_id: str
-    state: str
-    start: str  # of a job that waits, when it is expected to
-    reason: str = ""
 
 
 def look(runs: Iterable[RunDir]) -> Queue:
-    """What SLURM knows about those of the runs that it was given and that are not settled.
+    """What is known about those of the runs that a batch system was given and are not settled.
 
-    SchedulerError if it cannot be asked. Runs that it has forgotten have ended. On a machine
-    without SLURM nothing is known.
+    SchedulerError if one cannot be asked. Of a batch system that is not of this machine, or of
+    this vmcjob, nothing is known.
     """
     asked = {run: submission for run in runs if (submission := _open_submission(run))}
-    if not asked or shutil.which("squeue") is None:
-        return {}
-    begun = {_key(s) for s in asked.values() if s.started_at is not None}
-    names = sorted({s.job_name for s in asked.values() if s.job_name})
-    tickets = {key: _ticket(line, key in begun) for key, line in _latest(_squeue(names)).items()}
-    lost = [s for s in asked.values() if _key(s) not in tickets]
-    if lost:
-        tickets |= dict(_sacct(lost))
-    forgotten = Ticket(Stage.ENDED)
-    return {run.path: tickets.get(_key(s), forgotten) for run, s in asked.items()}
+    found: dict[Path, JobState] = {}
+    for backend in backends():
+        theirs = {run: s for run, s in asked.items() if s.scheduler == backend.name}
+        if theirs:
+            found |= backend.look(theirs)
+    return found
 
 
 class Watch:
-    """Looks again and again, but asks SLURM only every few seconds.
+    """Looks again and again, but asks batch systems only every few seconds.
 
-    When SLURM cannot be asked, what the run directories say has to do; `error` tells.
+    When one cannot be asked, what the run directories say has to do; `error` tells.
     """
 
     def __init__(self) -> None:
@@ -99,116 +49,12 @@ class Watch:
         return self._seen
 
 
-def explain(reason: str, start: float | None = None, *, has_begun: bool = False) -> str:
-    """Why a job waits, in plain words; SLURM's own word where there are none.
-
-    Args:
-        reason: SLURM's word.
-        start: when SLURM expects to start it, in seconds since the epoch.
-        has_begun: whether it has been started before, and waits to be started again.
-    """
-    word = reason.strip("()").split(",")[0]
-    if word == "BeginTime":
-        when = time.strftime("at %Y-%m-%d %H:%M:%S", time.localtime(start)) if start else "later"
-        return f"requeued; starts again {when}" if has_begun else f"submitted to start {when}"
-    if word not in REASONS and word.startswith(("QOS", "Assoc", "Max")):
-        return f"at a limit of the account or its quality of service ({word})"
-    return REASONS.get(word, f"waits: {word}")
-
-
 def _open_submission(run: RunDir) -> Submission | None:
-    """The run's job, if SLURM may still know something that the run does not."""
+    """The run's job, if its batch system may still know something that the run does not."""
     submission = run.read_submission()
-    if submission is None or submission.job_name is None:
+    if submission is None or not submission.is_job:
         return None
     outcome = run.read_outcome()
     if outcome is None or outcome.outcome is Outcome.PREEMPTED:
         return submission
     return None if submission.has_come_to(outcome) else submission
-
-
-def _key(submission: Submission) -> Key:
-    return submission.job_name or "", submission.array_index
-
-
-def _squeue(names: Sequence[str]) -> Iterator[tuple[Key, _Line]]:
-    """All jobs of these names that SLURM still has, also those that ended a moment ago."""
-    joined = ",".join(names)
-    which = f"--name={joined}" if len(joined) < LONGEST_ARGUMENT else "--me"
-    text = commands.call(
-        "squeue", "--noheader", "--array", "--states=all", which, "--format=%i|%j|%T|%S|%r"
-    )
-    for job_id, name, state, start, reason in commands.fields(text, 5):
-        yield (name, _index(job_id)), _Line(job_id, state, start, reason)
-
-
-def _latest(lines: Iterable[tuple[Key, _Line]]) -> dict[Key, _Line]:
-    """Of jobs with one name, the last: a preempted job may have submitted itself once more."""
-    found: dict[Key, _Line] = {}
-    for key, line in lines:
-        if key not in found or _number(line.job_id) > _number(found[key].job_id):
-            found[key] = line
-    return found
-
-
-def _number(job_id: str) -> int:
-    """What SLURM counts jobs by; of an array's element, that of the array."""
-    return int(re.split(r"\D", job_id, maxsplit=1)[0])
-
-
-def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, Ticket]]:
-    """What the accounting remembers; nothing where there is none."""
-    names = ",".join(sorted({s.job_name for s in lost if s.job_name}))
-    since = int(min(s.submitted_at for s in lost))
-    columns = "--format=JobID,JobName,State,Start"
-    which = [f"--name={names}"] if len(names) < LONGEST_ARGUMENT else []
-    # sacct reads the seconds since the epoch only in this form.
-    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
-    try:
-        done = commands.start(["sacct", "-n", "-P", "-X", *which, f"--starttime={start}", columns])
-    except SchedulerError:  # sites without accounting need not have sacct
-        return
-    if done.returncode != 0:
-        return
-    lines = (
-        ((name, _index(job_id)), _Line(job_id, state, started))
-        for job_ids, name, state, started in commands.fields(done.stdout, 4)
-        for job_id in _elements(job_ids)
-    )
-    for key, line in _latest(lines).items():
-        yield key, _ticket(line)
-
-
-def _ticket(line: _Line, has_begun: bool = False) -> Ticket:
-    word = line.state.split()[0]  # accounting writes "CANCELLED by 1000"
-    start = float(line.start) if line.start.isdigit() else None
-    if word in WAITING:
-        return Ticket(Stage.WAITING, line.job_id, explain(line.reason, start, has_begun=has_begun))
-    if word in SUSPENDED:
-        return Ticket(Stage.ACTIVE, line.job_id, PAUSE, started_at=start, is_suspended=True)
-    if word in ACTIVE:
-        return Ticket(Stage.ACTIVE, line.job_id, started_at=start)
-    is_cancelled = word == "CANCELLED"
-    return Ticket(Stage.ENDED, line.job_id, ENDS.get(word, ""), is_cancelled, start)
-
-
-def _elements(job_id: str) -> Iterator[str]:
-    """The elements of an array one by one: accounting has those that never began as 22_[4-6,9].
-
-    Its own option to do so is not in every release of SLURM.
-    """
-    array, _, indices = job_id.partition("_")
-    if not indices.startswith("["):
-        yield job_id
-        return
-    for part in indices.strip("[]").partition("%")[0].split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            for index in range(int(first), int(last or first) + 1):
-                yield f"{array}_{index}"
-
-
-def _index(job_id: str) -> int | None:
-    """The index of an array's element: 3 of 22_3."""
-    index = job_id.partition("_")[2]
-    return int(index) if index.isdigit() else None

@@ -9,7 +9,6 @@ from vmcjob.rundir import RunDir
 from vmcjob.status import Row, State
 
 UNUSABLE = "its directory cannot be used"
-LATER = "left for later: SLURM takes no more jobs now"
 
 
 @dataclass(frozen=True)
@@ -57,10 +56,15 @@ class Cancelled:
     error: VmcJobError | None = None  # why it goes on
 
 
-def reason_to_skip(found: Row, is_anew: bool = False) -> str | None:
+def reason_to_wait(system: str) -> str:
+    """What is said of runs for which there is no room now."""
+    return f"left for later: {system} takes no more jobs now"
+
+
+def reason_to_skip(found: Row, is_restart: bool = False) -> str | None:
     """Why a run in this state is not submitted again, or not to begin anew; None when it is."""
     match found.state:
-        case State.FINISHED | State.DIVERGED if is_anew:
+        case State.FINISHED | State.DIVERGED if is_restart:
             return None
         case State.FINISHED:
             return f"finished, but {found.message}" if found.message else "finished"

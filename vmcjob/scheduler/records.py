@@ -105,10 +105,10 @@ def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:
         log.warning("%s", warning)
 
 
-def prepare(run: RunDir, source: str, task: Task, is_anew: bool) -> RunDir | None:
+def prepare(run: RunDir, source: str, task: Task, is_restart: bool) -> RunDir | None:
     """Make a run's directory ready for its next attempt; what was put aside, if it is its first."""
     text = dump_spec(task.spec)
-    if is_anew and examine(run).state is not State.NEW:
+    if is_restart and examine(run).state is not State.NEW:
         return run.start_over(make_record(source, task), text)
     if text != run.read_spec_text():  # other resources: the science is the same
         run.write_spec_text(text)

@@ -9,8 +9,7 @@ from pathlib import Path
 from vmcjob.errors import RunDirError
 from vmcjob.rank import Rank
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
-from vmcjob.supervisor.job import Fate, Job, say
-from vmcjob.supervisor.resubmit import resubmit
+from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.watch import DEADLINE, STOP_SIGNAL, WARNING
 
 STOPPED = 75  # the worker's exit code after it has stopped at a checkpoint
@@ -18,13 +17,13 @@ RETRY_S = 2.0  # between two questions to a controller that may be away
 MAX_REFUSALS = 3  # of a requeue, by a controller that answers
 
 
-def note_loss(run: RunDir, rank: Rank, job: Job, how: str, pid: int | None = None) -> None:
+def note_loss(run: RunDir, rank: Rank, job: BatchContext, how: str, pid: int | None = None) -> None:
     """Say that a rank beside the first has ended before the others; a full disk may forbid it."""
     with suppress(RunDirError):
         run.append_attempt("lost", rank=rank.index, job=job.attempt, worker_pid=pid, how=how)
 
 
-def _lost_rank(run: RunDir, job: Job) -> str | None:
+def _lost_rank(run: RunDir, job: BatchContext) -> str | None:
     """Why this attempt lost a rank, if it did: the others are ended for it, without a fault."""
     for line in run.read_attempts():
         if line.get("event") == "lost" and line.get("job") == job.attempt:
@@ -57,7 +56,7 @@ class Attempt:
     """One attempt at a run whose worker has ended."""
 
     run: RunDir
-    job: Job
+    job: BatchContext
     worker_pid: int
     returncode: int  # the worker's, as Popen has it
     reason: str | None  # why it was asked to stop: "deadline", or a signal's name
@@ -110,21 +109,21 @@ def _come_back(attempt: Attempt, folder: str | None) -> None:
         return
     if fate is Fate.CANCELLED:
         run.write_submission(replace(submission, cancelled_at=time.time()))
-    elif folder is None or not resubmit(run, submission, job.job_id, Path(folder)):
+    elif folder is None or not job.resubmit(run, submission, Path(folder)):
         say("SLURM does not bring the job back; submitting the run again continues it")
         if outcome := run.read_outcome():
             words = f"{outcome.message}; its job does not come back, vmcjob resume goes on"
             run.write_outcome(replace(outcome, message=words))
 
 
-def _wait_for_fate(job: Job) -> Fate:
+def _wait_for_fate(job: BatchContext) -> Fate:
     """What SLURM has in mind, as soon as it says so; a job that is ended is killed soon."""
     while (fate := job.fate()) is None:
         time.sleep(RETRY_S)
     return fate
 
 
-def _requeue(job: Job) -> Fate:
+def _requeue(job: BatchContext) -> Fate:
     """Ask for another attempt until SLURM has heard it, or the allocation has ended.
 
     With a controller that is away, the latter does not happen.

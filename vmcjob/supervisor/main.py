@@ -18,6 +18,7 @@ from vmcjob.container import Image, environment, host_environment, make_cache
 from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
 from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import SUPERVISED, Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.supervisor.contract import BatchContext, say
 from vmcjob.supervisor.endings import (
     Attempt,
     as_signal,
@@ -26,8 +27,8 @@ from vmcjob.supervisor.endings import (
     note_loss,
     progress,
 )
-from vmcjob.supervisor.job import Job, say
 from vmcjob.supervisor.share import Share
+from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Deadline, Inbox, listen, watch
 
 
@@ -47,17 +48,17 @@ class Supervisor:
     share: Share | None = None  # of a job that it has together with other runs
 
     def __call__(self) -> None:
-        """Take one attempt to its end; the process ends with the worker's exit code."""
-        job = Job.from_environment(os.environ)
+        """What submitit calls in a job of SLURM: the process ends with the worker's exit code."""
+        job = SlurmJob.from_environment(os.environ)
         try:
-            code = self.supervise(job, job.rank(os.environ))
+            code = self.supervise(job, job.rank())
         except SchedulerError as error:
             say(str(error))
             code = error.exit_code
         if code:
             raise SystemExit(code)
 
-    def supervise(self, job: Job, rank: Rank = ALONE, inbox: Inbox | None = None) -> int:
+    def supervise(self, job: BatchContext, rank: Rank = ALONE, inbox: Inbox | None = None) -> int:
         """One attempt of one rank; the exit code that the batch system shall see.
 
         With an `inbox`, somebody else listens to the batch system's signals.
@@ -89,7 +90,7 @@ class Supervisor:
             attempt = Attempt(run, job, worker.pid, worker.returncode, inbox.first, has_moved)
             return conclude(attempt, self.folder)  # inside: signals would end us in the middle
 
-    def _accompany(self, run: RunDir, rank: Rank, job: Job) -> int:
+    def _accompany(self, run: RunDir, rank: Rank, job: BatchContext) -> int:
         """One attempt of a rank beside the first: its worker ends well whenever all end together.
 
         Any other end takes the job down, for the others would wait for this rank.
@@ -142,7 +143,9 @@ class Supervisor:
             raise ContainerError(f"{command[0]}: {error.strerror}") from None
 
 
-def _note_failure(run: RunDir, submission: Submission, job: Job, error: VmcJobError) -> None:
+def _note_failure(
+    run: RunDir, submission: Submission, job: BatchContext, error: VmcJobError
+) -> None:
     """Say why there is no worker: to the run, to its log, and that its job did start."""
     say(str(error))
     run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=str(error)))
@@ -152,7 +155,7 @@ def _note_failure(run: RunDir, submission: Submission, job: Job, error: VmcJobEr
 
 
 def _record_start(
-    run: RunDir, submission: Submission, job: Job, worker: subprocess.Popen[bytes] | None
+    run: RunDir, submission: Submission, job: BatchContext, worker: subprocess.Popen[bytes] | None
 ) -> None:
     """Say that the job has started, and who works on the run."""
     ours = Process.of_pid(os.getpid())

@@ -13,9 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmcjob.errors import VmcJobError
-from vmcjob.rundir import Outcome, RunDir
-from vmcjob.supervisor.job import Job, say
+from vmcjob.rank import ALONE, Rank
+from vmcjob.rundir import Outcome, RunDir, Submission
+from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.main import Supervisor
+from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Inbox, listen
 
 CRASHED = 1  # exit code of a supervisor with a bug
@@ -31,15 +33,15 @@ class Pack:
     supervisors: tuple[Supervisor, ...]
 
     def __call__(self) -> None:
-        """Take all runs to their ends; the process ends with the gravest of their exit codes."""
-        if code := self.supervise(Job.from_environment(os.environ)):
+        """What submitit calls in a job of SLURM: it ends with the gravest of the exit codes."""
+        if code := self.supervise(SlurmJob.from_environment(os.environ)):
             raise SystemExit(code)
 
-    def supervise(self, job: Job) -> int:
+    def supervise(self, job: BatchContext) -> int:
         """One attempt of the job; the exit code that the batch system shall see."""
         members = [_Member(s) for s in self.supervisors if not _is_settled(s)]
         together = _Together(len(members))
-        shared = SharedJob(job.job_id, job.raw_id, job.n_restarts, together)
+        shared = SharedJob(job, together)
         with listen() as inbox:
             for member in members:
                 member.start(shared)
@@ -61,7 +63,7 @@ class _Together:
             self._n_at_work -= 1
             self._has_changed.notify_all()
 
-    def requeue(self, job: Job) -> bool:
+    def requeue(self, job: BatchContext) -> bool:
         """Once the others have ended too: a requeue takes the job away from all of them."""
         with self._has_changed:
             self._has_changed.wait_for(lambda: self._n_at_work <= 0)
@@ -70,15 +72,43 @@ class _Together:
 
 
 @dataclass(frozen=True)
-class SharedJob(Job):
+class SharedJob:
     """The job as one of its runs sees it."""
 
+    job: BatchContext
     together: _Together
+
+    @property
+    def job_id(self) -> str:
+        """That of all."""
+        return self.job.job_id
+
+    @property
+    def attempt(self) -> str:
+        """That of all."""
+        return self.job.attempt
+
+    def rank(self) -> Rank:
+        """Jobs that are shared have one node."""
+        return ALONE
+
+    def end_time(self, patience_s: float) -> float | None:
+        """That of all."""
+        return self.job.end_time(patience_s)
+
+    def fate(self) -> Fate | None:
+        """That of all."""
+        return self.job.fate()
 
     def requeue(self) -> bool:
         """Ask for another attempt when nobody is at work, and only once."""
         _leave_once(self.together)
-        return self.together.requeue(Job(self.job_id, self.raw_id, self.n_restarts))
+        return self.together.requeue(self.job)
+
+    def resubmit(self, run: RunDir, submission: Submission, folder: Path) -> bool:
+        """Not by itself: its job is not its own."""
+        del run, submission, folder
+        return False
 
 
 _left = threading.local()

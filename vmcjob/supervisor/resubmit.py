@@ -8,7 +8,8 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.supervisor.job import say, submit_script
+from vmcjob.supervisor.contract import say
+from vmcjob.supervisor.programs import QUERY_TIMEOUT_S, start
 
 
 def resubmit(run: RunDir, submission: Submission, job_id: str, folder: Path) -> bool:
@@ -32,7 +33,7 @@ def resubmit(run: RunDir, submission: Submission, job_id: str, folder: Path) -> 
     script = folder / f"{array}_submission.sh"
     try:
         run.write_submission(waiting)
-        number = submit_script(script, f"--job-name={submission.job_name}", index=index)
+        number = _submit_script(script, f"--job-name={submission.job_name}", index=index)
         if number is None:
             run.write_submission(submission)
             return False
@@ -52,3 +53,14 @@ def _copy(source: Path, target: Path) -> None:
     partial = target.with_suffix(".partial")
     shutil.copyfile(source, partial)
     os.replace(partial, target)
+
+
+def _submit_script(script: Path, *options: str, index: str = "") -> str | None:
+    """Give sbatch a script, of an array one element; the new job's number, None if it refuses."""
+    element = [f"--array={index}"] if index else []
+    done = start(("sbatch", "--parsable", *element, *options, str(script)), QUERY_TIMEOUT_S)
+    if done is None or done.returncode != 0:
+        say(f"sbatch: {done.stderr.strip() if done else 'no answer'}")
+        return None
+    lines = [line.partition(";")[0] for line in done.stdout.splitlines()]
+    return next((line for line in reversed(lines) if line.isdigit()), None)

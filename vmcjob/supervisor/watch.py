@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
-from vmcjob.supervisor.job import Job, say
+from vmcjob.supervisor.contract import BatchContext, say
 
 STOP_SIGNAL = signal.SIGUSR2
 POLL_S = 0.2  # how soon an ended worker is noticed
@@ -31,7 +31,7 @@ class Inbox:
 class Deadline:
     """When a worker has to be asked to stop: some time before the end of the wall time."""
 
-    def __init__(self, job: Job, spare_s: float) -> None:
+    def __init__(self, job: BatchContext, spare_s: float) -> None:
         self._job, self._spare_s = job, spare_s
         self._patience_s = min(spare_s / 3, MAX_PATIENCE_S)
         self._end = job.end_time(self._patience_s)

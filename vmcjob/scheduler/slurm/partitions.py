@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from vmcjob.errors import SchedulerError
 from vmcjob.resources import memory_mb, wall_time_s
-from vmcjob.scheduler import commands
-from vmcjob.scheduler.script import Options
+from vmcjob.scheduler.slurm import commands
+from vmcjob.scheduler.slurm.script import Options
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,11 @@
-"""The stand-in for a batch system: a launcher process per submission, N slots per user."""
+"""A launcher process for each submission to this machine, and the slots that they share."""
 
-import fcntl
 import json
 import os
 import subprocess
-import sys
 import time
 from collections import deque
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
@@ -24,6 +21,8 @@ from vmcjob.rundir import (
     list_runs,
 )
 from vmcjob.rundir.process import host_name
+from vmcjob.scheduler.command import python_command
+from vmcjob.scheduler.lock import lock_folder, open_lock, queue_lock, try_lock
 from vmcjob.supervisor import note_end
 
 POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
@@ -50,37 +49,6 @@ class Order:
         return cls(runs, document["max_parallel"], tuple(document["worker_command"]))
 
 
-def python_command() -> list[str]:
-    """`vmcjob` in this interpreter, finding its modules where this process found them.
-
-    Started as a script, we do not look for modules in the current directory, and a user's
-    `random.py` there must not hit the worker either.
-    """
-    looks_here = sys.path[:1] in ([""], [os.getcwd()])
-    return [sys.executable, *([] if looks_here else ["-P"]), "-m", "vmcjob"]
-
-
-@contextmanager
-def queue_lock(root: Path, patience_s: float = 30.0) -> Iterator[None]:
-    """Be alone in deciding who runs what below a runs root.
-
-    Submitting, starting and cancelling all look first and act then, so they take turns.
-    """
-    deadline = time.monotonic() + patience_s
-    descriptor = _open_lock(_local_dir(root) / "queue.lock")
-    try:
-        while not _try_lock(descriptor):
-            if time.monotonic() > deadline:
-                raise SchedulerError(
-                    f"{root}: another vmcjob has been at work here for {patience_s:g} s; "
-                    "is one stopped or hanging?"
-                )
-            time.sleep(0.02)
-        yield
-    finally:
-        os.close(descriptor)
-
-
 def start_launcher(root: Path) -> subprocess.Popen[bytes]:
     """A detached launcher that waits for its order.
 
@@ -89,7 +57,7 @@ def start_launcher(root: Path) -> subprocess.Popen[bytes]:
     """
     command = [*python_command(), "local-queue", str(root)]
     try:
-        with open(_local_dir(root) / "launchers.log", "ab") as log:
+        with open(lock_folder(root) / "launchers.log", "ab") as log:
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
@@ -103,7 +71,7 @@ def give_order(launcher: subprocess.Popen[bytes], order: Order, root: Path) -> N
         with launcher.stdin as pipe:  # pyright: ignore[reportOptionalContextManager] -- a PIPE
             pipe.write(order.to_json())
     except BrokenPipeError:
-        log = _local_dir(root) / "launchers.log"
+        log = lock_folder(root) / "launchers.log"
         raise SchedulerError(f"the launcher ended before its work began; see {log}") from None
 
 
@@ -202,10 +170,10 @@ def _start(
 
 def _take_slot(root: Path, n_slots: int) -> int | None:
     """The locked file of a free slot, None when all are taken."""
-    folder = slot_folder() or _local_dir(root)
+    folder = slot_folder() or lock_folder(root)
     for number in range(n_slots):
-        descriptor = _open_lock(folder / f"slot-{number}")
-        if _try_lock(descriptor):
+        descriptor = open_lock(folder / f"slot-{number}")
+        if try_lock(descriptor):
             return descriptor
         os.close(descriptor)
     return None
@@ -223,31 +191,3 @@ def slot_folder() -> Path | None:
     except OSError:
         return None
     return folder if os.access(folder, os.W_OK) else None
-
-
-def _local_dir(root: Path) -> Path:
-    """Where the launchers of a runs root keep their locks and their log."""
-    path = root / ".local"
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be made: {error.strerror}") from None
-    return path
-
-
-def _open_lock(path: Path) -> int:
-    try:
-        return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-    except OSError as error:
-        raise RunDirError(f"{path}: cannot be opened: {error.strerror}") from None
-
-
-def _try_lock(descriptor: int) -> bool:
-    """Whether the file is ours now; the kernel frees it when its last holder ends."""
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError as error:
-        raise RunDirError(f"this file system does not lock files: {error.strerror}") from None
-    return True

@@ -1,7 +1,7 @@
-"""Plans handed in to a scheduler, or shown: what submit and resume have in common."""
+"""Plans submitted to a scheduler, or shown: what submit, resume and rerun have in common."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +10,7 @@ import typer
 from vmcjob.cli.app import INTERRUPTED
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
-from vmcjob.cli.specs import require_memory
-from vmcjob.cli.text import Cell, Column, count, format_point, relative
+from vmcjob.cli.text import Cell, Column, format_point, relative
 from vmcjob.errors import IncompleteError, UsageError, combine
 
 if TYPE_CHECKING:
@@ -24,22 +23,22 @@ SOME_FAILED = IncompleteError.exit_code
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """How and where runs are to be started."""
+class CommandOptions:
+    """How and where runs are to be started, and what is to be said of it."""
 
     place: "Site"
     where: str  # the options that lead other commands to the same runs
-    flags: "Request"
+    request: "Request"
     max_parallel: int | None
     is_local: bool = False
     is_followed: bool = False
     is_dry: bool = False
     is_checked: bool = False  # a dry run that asks the cluster
-    is_anew: bool = False  # from their first step, whatever they have
+    is_restart: bool = False  # from their first step, whatever they have
     as_json: bool = False
 
 
-def hand_in(folders: "Mapping[Path, list[Plan]]", wishes: Wishes) -> None:
+def submit_plans(folders: "Mapping[Path, list[Plan]]", options: CommandOptions) -> None:
     """Start the plans' runs, each in its runs root, and say so, or show what would be started."""
     from vmcjob import scheduler
 
@@ -49,60 +48,45 @@ def hand_in(folders: "Mapping[Path, list[Plan]]", wishes: Wishes) -> None:
     previews: list[Preview] = []
     try:
         for root, plans in folders.items():
-            here = replace(wishes, place=replace(wishes.place, runs=root))
-            receipt, jobs = _start(plans, here)
+            receipt, jobs = _start(root, plans, options)
             receipts.append(receipt)
             previews.append(jobs)
-            if not wishes.as_json:
-                show_preview(receipt, _tasks(plans), jobs) if here.is_dry else _show(receipt, plans)
+            if options.as_json:
+                continue
+            show_preview(receipt, _tasks(plans), jobs) if options.is_dry else _show(receipt, plans)
     finally:  # what has been submitted is told, whatever stands in the way of the rest
-        if wishes.as_json and receipts:
-            put_json(_document(_join(receipts), previews, is_dry=wishes.is_dry))
-    _look_after(_join(receipts), wishes)
+        if options.as_json and receipts:
+            put_json(_document(_join(receipts), previews, is_dry=options.is_dry))
+    _look_after(_join(receipts), options)
     if refusals := [refusal for jobs in previews for refusal in jobs.refusals()]:
         raise combine(refusals)
 
 
-def _start(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":
-    """What became of the runs of one root, or would; in a dry run for SLURM, its jobs."""
+def _start(root: Path, plans: "list[Plan]", options: CommandOptions) -> "tuple[Receipt, Preview]":
+    """What became of the runs of one root, or would; in a dry run, the jobs of a batch system."""
     from vmcjob import scheduler
+    from vmcjob.rundir import LOCAL
 
-    is_slurm = scheduler.choose(wishes.place.scheduler, wishes.is_local) == "slurm"
-    if wishes.is_checked and not (is_slurm and wishes.is_dry):
-        why = "goes with -n, which writes nothing" if is_slurm else "the runs stay on this machine"
+    backend = scheduler.choose(options.place.scheduler, options.is_local)
+    if options.is_checked and (backend.name == LOCAL or not options.is_dry):
+        is_here = backend.name == LOCAL
+        why = "the runs stay on this machine" if is_here else "goes with -n, which writes nothing"
         raise UsageError(f"--check asks a cluster what it would do: {why}")
-    receipt, jobs = (_submit_to_slurm if is_slurm else _submit_here)(plans, wishes)
-    return scheduler.take_over(receipt, plans, is_dry=wishes.is_dry), jobs
-
-
-def _submit_here(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":
-    """Run on this machine."""
-    from vmcjob import scheduler
-    from vmcjob.resources import Request
-
-    if wishes.flags != Request():
-        raise UsageError("options of SLURM jobs were given, but the runs stay on this machine")
-    root, anew = wishes.place.runs, wishes.is_anew
-    n_slots = wishes.max_parallel or wishes.place.max_parallel
-    say(f"local scheduler: on this machine, {count(n_slots, 'run')} at a time")
-    _say_what_only_a_cluster_heeds(plans)
-    require_memory(plans)
-    if wishes.is_dry:
-        return scheduler.preview(root, plans, is_anew=anew), NOTHING
-    return scheduler.submit(root, plans, max_parallel=n_slots, is_anew=anew), NOTHING
-
-
-def _submit_to_slurm(plans: "list[Plan]", wishes: Wishes) -> "tuple[Receipt, Preview]":
-    """Give the runs to SLURM."""
-    from vmcjob.scheduler import slurm
-
-    say("slurm scheduler: as jobs of this cluster")
-    place, anew = wishes.place, wishes.is_anew
-    request = place.runs, plans, place, wishes.flags, wishes.max_parallel
-    if wishes.is_dry:
-        draft = slurm.draft(*request, is_anew=anew)
-        return draft.receipt, preview(draft.arrays, is_checked=wishes.is_checked)
-    return slurm.submit(*request, is_anew=anew), NOTHING
+    wanted = scheduler.SubmissionOptions(
+        root, options.place, options.request, options.max_parallel, options.is_restart
+    )
+    backend.require(wanted.absolute(), plans)
+    where, *unheeded = backend.announce(wanted, plans)
+    say(where)
+    for words in unheeded:  # nothing that a spec asks for is left aside without a word
+        say(words, "dim")
+    if not options.is_dry:
+        receipt, jobs = scheduler.submit(backend, plans, wanted), NOTHING
+    else:
+        draft = scheduler.draft(backend, plans, wanted)
+        answers = scheduler.check(backend, draft.batches) if options.is_checked else ()
+        receipt, jobs = draft.receipt, preview(draft.batches, answers)
+    return scheduler.take_over(receipt, plans, is_dry=options.is_dry), jobs
 
 
 def _join(receipts: "Sequence[Receipt]") -> "Receipt":
@@ -115,31 +99,17 @@ def _join(receipts: "Sequence[Receipt]") -> "Receipt":
     return Receipt(submitted, skipped, launchers)
 
 
-def _look_after(receipt: "Receipt", wishes: Wishes) -> None:
+def _look_after(receipt: "Receipt", options: CommandOptions) -> None:
     """Name what went wrong; follow the runs, or say how."""
     errors = [item.error for item in receipt.skipped if item.error]
     for words in dict.fromkeys(map(str, errors)):
         say(words)
-    if wishes.is_followed and not wishes.is_dry:
-        _follow(receipt, wishes.where, wishes.as_json)
-    elif not (wishes.as_json or wishes.is_dry):
-        _hint(receipt, wishes.where)
+    if options.is_followed and not options.is_dry:
+        _follow(receipt, options.where, options.as_json)
+    elif not (options.as_json or options.is_dry):
+        _hint(receipt, options.where)
     if errors:
         raise typer.Exit(combine(errors).exit_code)
-
-
-def _say_what_only_a_cluster_heeds(plans: "list[Plan]") -> None:
-    """Nothing that a spec asks for is left aside without a word."""
-    from vmcjob.spec import Container, Resources
-
-    specs = [task.spec for task in _tasks(plans).values()]
-    tables = {
-        "resources": any(spec.resources != Resources() for spec in specs),
-        "container": any(spec.container != Container() for spec in specs),
-    }
-    asked = " and ".join(f"[{table}]" for table, is_asked in tables.items() if is_asked)
-    if asked:
-        say(f"{asked}: for clusters only; here a run has all devices and this Python", "dim")
 
 
 def _show(receipt: "Receipt", plans: "list[Plan]") -> None:

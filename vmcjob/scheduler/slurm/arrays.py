@@ -1,7 +1,5 @@
 """Runs that go to SLURM together: one array for all that ask for the same."""
 
-import hashlib
-import json
 import math
 import re
 import sys
@@ -14,37 +12,17 @@ from vmcjob.container import Image, find_image, refuse_unbindable
 from vmcjob.errors import SchedulerError
 from vmcjob.plan import Task
 from vmcjob.rundir import RunDir
-from vmcjob.scheduler import commands
-from vmcjob.scheduler.jobfiles import job_folder
-from vmcjob.scheduler.local import python_command
-from vmcjob.scheduler.script import Options, render
-from vmcjob.site import Site
+from vmcjob.scheduler.command import python_command
+from vmcjob.scheduler.contract import Cost, JobPreview, SubmissionOptions
+from vmcjob.scheduler.folders import job_folder, make_job_name
+from vmcjob.scheduler.slurm import commands
+from vmcjob.scheduler.slurm.jobfiles import NAME
+from vmcjob.scheduler.slurm.script import Options, render
 from vmcjob.supervisor import Pack, Share, Supervisor
 
-MOST_FILES = 300  # of one finished run
+MAX_FILES = 300  # of one finished run
 DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
 _MAX_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
-
-
-@dataclass(frozen=True)
-class Cost:
-    """What is paid for; of nodes that are shared with nobody, all their GPUs and CPUs are."""
-
-    gpu_hours: float = 0.0
-    cpu_hours: float = 0.0
-    node_hours: float = 0.0
-    files: int = 0
-    is_exclusive: bool = False
-
-    def __add__(self, other: "Cost") -> "Cost":
-        """Of both."""
-        return Cost(
-            self.gpu_hours + other.gpu_hours,
-            self.cpu_hours + other.cpu_hours,
-            self.node_hours + other.node_hours,
-            self.files + other.files,
-            self.is_exclusive or other.is_exclusive,
-        )
 
 
 @dataclass(frozen=True)
@@ -86,6 +64,17 @@ class Array:
         runs = self.runs[: n_jobs * self.runs_per_job]
         return replace(self, runs=runs, max_parallel=min(self.max_parallel, n_jobs))
 
+    def of(self, runs: tuple[RunDir, ...]) -> "Array":
+        """With these of its runs only."""
+        return replace(self, runs=runs)
+
+    def preview(self) -> JobPreview:
+        """What sbatch will be given, and what will be started."""
+        commands = {run: self.command(run) for run in self.runs}
+        return JobPreview(
+            self.job_name, self.script, self.n_jobs, self.runs_per_job, commands, self.cost
+        )
+
     @property
     def parameters(self) -> dict[str, Any]:  # submitit's words
         found = self.options.parameters(self.job_name, self.folder, self.max_parallel)
@@ -103,7 +92,7 @@ class Array:
         return render(self.parameters, self.folder, [sys.executable], self.n_jobs)
 
     @property
-    def cost(self) -> "Cost":
+    def cost(self) -> Cost:
         """The most that it can cost: every job taking its whole wall time, once."""
         options = self.options
         node_hours = self.n_jobs * options.resources.nodes * options.wall_time_s / 3600
@@ -111,7 +100,7 @@ class Array:
             gpu_hours=node_hours * options.gpus(),
             cpu_hours=node_hours * options.cpus(),
             node_hours=node_hours,
-            files=MOST_FILES * len(self.runs),
+            files=MAX_FILES * len(self.runs),
             is_exclusive=options.is_exclusive,
         )
 
@@ -146,16 +135,13 @@ class Array:
         return (*python_command(), "run", str(run.path))
 
 
-def form_arrays(
-    root: Path,
-    wanted: Mapping[RunDir, tuple[Task, Options]],
-    site: Site,
-    max_parallel: int | None,
-) -> Iterator[Array]:
+def form_arrays(submission: SubmissionOptions, wanted: Mapping[RunDir, Task]) -> Iterator[Array]:
     """Runs that ask for the same go together, as many as SLURM takes in one array."""
+    max_parallel = submission.max_parallel
     groups: dict[tuple[Options, Image | None], list[RunDir]] = {}
-    for run, (task, options) in wanted.items():
-        image = find_image(task.spec.container, site.container)
+    for run, task in wanted.items():
+        options = options_of(task, submission)
+        image = find_image(task.spec.container, submission.site.container)
         if image is not None:
             refuse_unbindable(run.path)
         groups.setdefault((options, image), []).append(run)
@@ -170,9 +156,8 @@ def form_arrays(
     for (options, image, per_job, runs), share in zip(
         chunks, _shares(sizes, max_parallel), strict=True
     ):
-        number = 1 + max(_number(run) for run in runs)
-        name = _job_name(wanted[runs[0]][0].name, runs, number)
-        folder = job_folder(root, name)
+        name, number = make_job_name(wanted[runs[0]].name, runs)
+        folder = job_folder(submission.root, NAME, name)
         after = names[-n_rows] if n_rows and len(names) >= n_rows else None
         yield Array(name, number, folder, runs, options, share, image, after, per_job)
         names.append(name)
@@ -211,16 +196,11 @@ def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]
         yield tuple(runs[start : start + length])
 
 
-def _number(run: RunDir) -> int:
-    """How many times SLURM was given the run, as far as anybody knows."""
-    submissions = [known.read_submission() for known in (run, *run.earlier)]
-    return max((submission.number for submission in submissions if submission), default=0)
-
-
-def _job_name(name: str, runs: Sequence[RunDir], number: int) -> str:
-    """A name that no other submission has, and that a dry run foretells."""
-    identity = json.dumps([number, *(str(run.path) for run in runs)])
-    return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}"
+def options_of(task: Task, submission: SubmissionOptions) -> Options:
+    """What a task asks for; SchedulerError for what cannot be asked, whether submitted or not."""
+    options = Options(task.spec.resources, submission.request, submission.site.slurm)
+    options.extra()
+    return options
 
 
 def _largest_array() -> int:

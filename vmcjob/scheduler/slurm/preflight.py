@@ -2,13 +2,15 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from vmcjob.errors import SchedulerError, VmcJobError
-from vmcjob.scheduler import commands
-from vmcjob.scheduler.arrays import Array
-from vmcjob.scheduler.partitions import Partition, list_partitions, require_fit
+from vmcjob.scheduler.contract import Answer
+from vmcjob.scheduler.slurm import commands
+from vmcjob.scheduler.slurm.arrays import Array
+from vmcjob.scheduler.slurm.partitions import Partition, list_partitions, require_fit
 
+SYSTEM = "SLURM"
 _LIMIT = re.compile(r"\b(?:Assoc|QOS)\w*Submit\w*")
 """Names of the limits of how many jobs an account, a user or a quality of service may submit."""
 _VAGUE_LIMIT = "job submit limit"  # and others, says SLURM, when it names none
@@ -16,46 +18,7 @@ _START = re.compile(r"to start at (?P<time>\S+) .*?on nodes? (?P<nodes>\S+)")
 _PARTITION = re.compile(r"in partition (\S+)")
 
 
-@dataclass(frozen=True)
-class Answer:
-    """What the cluster would do with an array."""
-
-    array: Array
-    n_jobs: int = 0  # so many of its jobs are taken now
-    limit: str = ""  # what forbids more, if it forbids some
-    starts_at: float | None = None  # the first of them, seconds since the epoch; an estimate
-    nodes: str = ""
-    partition: str = ""
-    error: VmcJobError | None = None  # why it takes none, whenever asked
-
-    @property
-    def shortage(self) -> SchedulerError | None:
-        """What to say where not all jobs are taken."""
-        n_all = self.array.n_jobs
-        if self.n_jobs == n_all:
-            return None
-        some = f"takes {self.n_jobs} of {n_all} jobs" if self.n_jobs else "takes no more jobs"
-        limit = f" ({self.limit})" if self.limit else ""
-        return SchedulerError(
-            f"{self.array.job_name}: SLURM {some} now{limit}; submit again when others have ended"
-        )
-
-
-def preflight(arrays: Sequence[Array]) -> None:
-    """SchedulerError if SLURM would refuse one of the jobs, keep it waiting for ever, or take none.
-
-    Where it takes some of them now, the others can be submitted when these have ended.
-    """
-    if not arrays:
-        return
-    partitions = _partitions()
-    answers = [ask(array, partitions) for array in arrays]
-    shortages = [shortage for answer in answers if (shortage := answer.shortage)]
-    if shortages and not any(answer.n_jobs for answer in answers):
-        raise SchedulerError("\n".join(map(str, shortages)))
-
-
-def check(arrays: Sequence[Array]) -> list[Answer]:
+def preflight(arrays: Sequence[Array]) -> list[Answer]:
     """What the cluster says to each of them, refusals included; SchedulerError without a cluster.
 
     Each is judged as if it came alone.
@@ -66,11 +29,11 @@ def check(arrays: Sequence[Array]) -> list[Answer]:
         try:
             answers.append(ask(array, partitions))
         except VmcJobError as error:
-            answers.append(Answer(array, error=error))
+            answers.append(Answer(array, SYSTEM, error=error))
     return answers
 
 
-def ask(array: Array, partitions: Sequence[Partition] = ()) -> Answer:
+def ask(array: Array, partitions: Sequence[Partition]) -> Answer:
     """How many of its jobs SLURM takes now; an error of what it would never start."""
     if array.image is not None:
         array.image.digest()
@@ -85,6 +48,7 @@ def ask(array: Array, partitions: Sequence[Partition] = ()) -> Answer:
     when = start["time"] if start else ""
     return Answer(
         array,
+        SYSTEM,
         n_jobs,
         limit,
         starts_at=float(when) if when.isdecimal() else None,

@@ -1,0 +1,170 @@
+"""This machine as a backend: a launcher process works on the runs, some at a time."""
+
+import subprocess
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from vmcjob.errors import SchedulerError, UsageError
+from vmcjob.plan import Plan, Task
+from vmcjob.resources import Request
+from vmcjob.rundir import LOCAL, Process, RunDir, Submission
+from vmcjob.scheduler.command import python_command
+from vmcjob.scheduler.contract import Answer, SubmissionOptions
+from vmcjob.scheduler.local.cancel import cancel_here
+from vmcjob.scheduler.local.launcher import Order, give_order, start_launcher
+from vmcjob.scheduler.memory import why_too_large
+from vmcjob.scheduler.receipt import Cancelled
+from vmcjob.spec import Container, Resources
+from vmcjob.status import Queue
+
+
+@dataclass(frozen=True)
+class LocalBatch:
+    """Runs that one launcher works on."""
+
+    root: Path
+    runs: tuple[RunDir, ...]
+    max_parallel: int
+    worker_command: tuple[str, ...]
+    job_name: str = LOCAL
+    after: str | None = None
+
+    @property
+    def n_jobs(self) -> int:
+        """To this machine, every run is one."""
+        return len(self.runs)
+
+    def first(self, n_jobs: int) -> "LocalBatch":
+        """So many of its runs."""
+        return self.of(self.runs[:n_jobs])
+
+    def of(self, runs: tuple[RunDir, ...]) -> "LocalBatch":
+        """With these of its runs only."""
+        return replace(self, runs=runs)
+
+    def preview(self) -> None:
+        """No batch system is given anything."""
+
+
+class LocalHandover:
+    """A launcher that waits for its order: without one it ends, and has done nothing."""
+
+    def __init__(self, batch: LocalBatch, now: float) -> None:
+        self._batch = batch
+        self._launcher = start_launcher(batch.root)
+        process = Process.of_pid(self._launcher.pid)
+        record = Submission(
+            scheduler=LOCAL,
+            job_id=f"{LOCAL}-{process.pid}",
+            host=process.host,
+            pid=process.pid,
+            process_start=process.start,
+            submitted_at=now,
+        )
+        self.records = dict.fromkeys(batch.runs, record)
+
+    @property
+    def processes(self) -> tuple[subprocess.Popen[bytes], ...]:
+        """The launcher."""
+        return (self._launcher,)
+
+    def complete(self) -> dict[RunDir, str]:
+        """Let the launcher begin."""
+        batch = self._batch
+        paths = tuple(run.path for run in batch.runs)
+        order = Order(paths, batch.max_parallel, batch.worker_command)
+        give_order(self._launcher, order, batch.root)
+        return {run: record.job_id or "" for run, record in self.records.items()}
+
+    def abandon(self) -> bool:
+        """End the launcher: then nobody has the runs."""
+        self._launcher.kill()
+        self._launcher.communicate()
+        return True
+
+
+@dataclass(frozen=True)
+class Local:
+    """Runs as background processes of this machine. It has no queue that could be asked."""
+
+    worker_command: tuple[str, ...] | None = None  # the run directory is appended
+    name: str = LOCAL
+    title: str = "this machine"
+
+    def is_available(self) -> bool:
+        """Always."""
+        return True
+
+    def announce(self, options: SubmissionOptions, plans: Sequence[Plan]) -> list[str]:
+        """How many runs at a time; and what of the specs only a cluster heeds."""
+        count = _n_slots(options)
+        runs = "1 run" if count == 1 else f"{count} runs"
+        specs = [task.spec for plan in plans for task in plan.tasks]
+        tables = {
+            "resources": any(spec.resources != Resources() for spec in specs),
+            "container": any(spec.container != Container() for spec in specs),
+        }
+        asked = " and ".join(f"[{table}]" for table, is_asked in tables.items() if is_asked)
+        unheeded = f"{asked}: for clusters only; here a run has all devices and this Python"
+        here = f"local scheduler: on this machine, {runs} at a time"
+        return [here, unheeded] if asked else [here]
+
+    def require(self, options: SubmissionOptions, plans: Sequence[Plan]) -> None:
+        """No options of a cluster, one node, and as much memory as there is."""
+        if options.request != Request():
+            raise UsageError("options of SLURM jobs were given, but the runs stay on this machine")
+        if problems := [words for plan in plans if (words := why_too_large(plan))]:
+            raise UsageError("\n".join(dict.fromkeys(problems)))
+        for task in (task for plan in plans for task in plan.tasks):
+            if task.spec.resources.nodes > 1:
+                raise SchedulerError(
+                    f"{task.run_id}: asks for {task.spec.resources.nodes} nodes, and this machine "
+                    "is one; set resources.nodes = 1"
+                )
+
+    def draft(self, options: SubmissionOptions, wanted: Mapping[RunDir, Task]) -> list[LocalBatch]:
+        """All runs go to one launcher."""
+        command = self.worker_command or (*python_command(), "run")
+        return [LocalBatch(options.root, tuple(wanted), _n_slots(options), command)]
+
+    def is_other(self, run: RunDir, task: Task, options: SubmissionOptions) -> bool:
+        """There are no options."""
+        del run, task, options
+        return False
+
+    def preflight(self, batches: Sequence[LocalBatch]) -> list[Answer]:
+        """Whatever comes is taken."""
+        return [Answer(batch, self.title, batch.n_jobs) for batch in batches]
+
+    def submit(self, batch: LocalBatch, after: str | None, now: float) -> LocalHandover:
+        """Start a launcher."""
+        del after
+        return LocalHandover(batch, now)
+
+    def adopt(self, run: RunDir, submission: Submission, job_id: str) -> None:
+        """A launcher's runs never wait for an id."""
+
+    def look(self, submissions: Mapping[RunDir, Submission]) -> Queue:
+        """What there is to know is in the run directories and among the processes."""
+        del submissions
+        return {}
+
+    def cancel(self, runs: Sequence[RunDir]) -> list[Cancelled]:
+        """Take runs from their launchers, or ask their workers to stop."""
+        return [cancel_here(run) for run in runs]
+
+    def find_logs(self, run: RunDir, rank: int | None) -> list[Path]:
+        """UsageError: there is no job."""
+        del rank
+        advice = "vmcjob logs without --err has all that its workers said"
+        raise UsageError(f"{run.path.name}: was not given to SLURM; {advice}")
+
+    def find_script(self, run: RunDir) -> None:
+        """There is none."""
+        del run
+
+
+def _n_slots(options: SubmissionOptions) -> int:
+    """How many runs at a time."""
+    return options.max_parallel or options.site.max_parallel

@@ -1,0 +1,46 @@
+"""Which backends there are."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from vmcjob.errors import SchedulerError
+from vmcjob.rundir import LOCAL, RunDir
+from vmcjob.scheduler.contract import Backend
+
+AnyBackend = Backend[Any]  # whatever its batches are: nobody but itself looks into them
+_BACKENDS: dict[str, AnyBackend] = {}
+
+
+def register(backend: AnyBackend) -> None:
+    """Let runs be given to it, and be looked for in it."""
+    _BACKENDS[backend.name] = backend
+
+
+def backends() -> Iterator[AnyBackend]:
+    """All of them."""
+    yield from _BACKENDS.values()
+
+
+def find_backend(name: str) -> AnyBackend:
+    """The backend of this name; SchedulerError if there is none."""
+    found = _BACKENDS.get(name)
+    if found is None:
+        known = ", ".join(sorted(_BACKENDS))
+        raise SchedulerError(f"scheduler '{name}': expected one of {known}; use the vmcjob of then")
+    return found
+
+
+def backend_of(run: RunDir) -> AnyBackend:
+    """Who was given the run last; this machine, if nobody was."""
+    submission = run.read_submission()
+    return find_backend(LOCAL if submission is None else submission.scheduler)
+
+
+def choose(scheduler: str, is_local: bool) -> AnyBackend:
+    """The backend to use: the site's wish, or this machine when asked for by flag."""
+    if is_local:
+        return find_backend(LOCAL)
+    if scheduler != "auto":
+        return find_backend(scheduler)
+    clusters = (backend for backend in backends() if backend.name != LOCAL)
+    return next((found for found in clusters if found.is_available()), find_backend(LOCAL))

@@ -1,0 +1,177 @@
+"""SLURM as a backend: one array for all runs that ask for the same, submitted through submitit."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from subprocess import Popen
+
+from vmcjob.errors import RunDirError, SchedulerError
+from vmcjob.plan import Plan, Task
+from vmcjob.rundir import RunDir, Submission
+from vmcjob.scheduler.cancellation import cancel_jobs
+from vmcjob.scheduler.companions import write_companions
+from vmcjob.scheduler.contract import Answer, SubmissionOptions
+from vmcjob.scheduler.receipt import Cancelled
+from vmcjob.scheduler.slurm import commands, jobfiles, queue
+from vmcjob.scheduler.slurm.arrays import Array, form_arrays, options_of
+from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
+from vmcjob.scheduler.slurm.scancel import scancel
+from vmcjob.scheduler.slurm.script import load_submitit, render, requests
+from vmcjob.slurm_environment import clean
+from vmcjob.status import Queue
+
+
+@dataclass(frozen=True)
+class Slurm:
+    """Runs as jobs of a cluster that is asked by SLURM's own programs."""
+
+    name: str = jobfiles.NAME
+    title: str = SYSTEM
+
+    def is_available(self) -> bool:
+        """Whether there is an sbatch."""
+        return shutil.which("sbatch") is not None
+
+    def announce(self, options: SubmissionOptions, plans: Sequence[Plan]) -> list[str]:
+        """Whom the runs are given to."""
+        del options, plans
+        return ["slurm scheduler: as jobs of this cluster"]
+
+    def require(self, options: SubmissionOptions, plans: Sequence[Plan]) -> None:
+        """Paths that SLURM can keep logs below, and options that it has."""
+        _refuse_strange_paths(options.root)
+        options.request.check()
+        for plan in plans:
+            for task in plan.tasks:
+                options_of(task, options)
+
+    def draft(self, options: SubmissionOptions, wanted: Mapping[RunDir, Task]) -> list[Array]:
+        """One array for all that ask for the same."""
+        return list(form_arrays(options, wanted))
+
+    def is_other(self, run: RunDir, task: Task, options: SubmissionOptions) -> bool:
+        """Whether the run's job was submitted with other options, as far as its script tells."""
+        submission, path = run.read_submission(), jobfiles.find_script(run)
+        if submission is None or path is None:
+            return False
+        n_tasks = 1 if submission.array_index is None else 2
+        asked = options_of(task, options)
+        parameters = asked.parameters(submission.job_name or "", path.parent, 1)
+        now = render(parameters, path.parent, [sys.executable], n_tasks)
+        try:
+            return requests(path.read_text("utf-8", "replace")) != requests(now)
+        except OSError:
+            return False
+
+    def preflight(self, batches: Sequence[Array]) -> list[Answer]:
+        """Whether and how many of the jobs it takes, and when the first could start."""
+        return preflight(batches)
+
+    def submit(self, batch: Array, after: str | None, now: float) -> "SlurmHandover":
+        """An array that waits for another, of which one job is known."""
+        return SlurmHandover(replace(batch, after=after and after.partition("_")[0]), now)
+
+    def adopt(self, run: RunDir, submission: Submission, job_id: str) -> None:
+        """Name request and script after the job's id, which it waits for."""
+        jobfiles.adopt(run, submission, job_id)
+
+    def look(self, submissions: Mapping[RunDir, Submission]) -> Queue:
+        """One squeue call and, where there are questions left, one of sacct."""
+        return queue.look(submissions)
+
+    def cancel(self, runs: Sequence[RunDir]) -> list[Cancelled]:
+        """One scancel for many."""
+        return cancel_jobs(runs, scancel)
+
+    def find_logs(self, run: RunDir, rank: int | None) -> list[Path]:
+        """What SLURM and submitit write: errors first, then output."""
+        return jobfiles.find_logs(run, rank)
+
+    def find_script(self, run: RunDir) -> Path | None:
+        """What sbatch got."""
+        return jobfiles.find_script(run)
+
+
+class SlurmHandover:
+    """An array that sbatch is about to be given; SLURM finds its jobs by their name."""
+
+    processes: tuple[Popen[bytes], ...] = ()
+
+    def __init__(self, array: Array, now: float) -> None:
+        self._array = array
+        self._is_sent = False
+        self.records = {
+            run: Submission(
+                scheduler=jobfiles.NAME,
+                job_id=None,
+                submitted_at=now,
+                job_name=array.job_name,
+                array_index=index,
+                number=array.number,
+                place=place,
+            )
+            for run, index, place in array.places()
+        }
+
+    def complete(self) -> dict[RunDir, str]:
+        """Call sbatch; every run has the id of its job."""
+        array, self._is_sent = self._array, True
+        if array.runs_per_job > 1:
+            write_companions(array.folder, array.jobs)
+        pairs = zip(array.jobs, _run_sbatch(array), strict=True)
+        return {run: job_id for runs, job_id in pairs for run in runs}
+
+    def abandon(self) -> bool:
+        """Whether SLURM has no such job; it may have one if it cannot be asked."""
+        if not self._is_sent:
+            return True
+        try:
+            return not any(job.job_id for job in queue.look(self.records).values())
+        except SchedulerError:
+            return False
+
+
+def _run_sbatch(array: Array) -> list[str]:
+    """Have submitit pickle the supervisors and call sbatch; the id of every job."""
+    slurm = load_submitit()
+    try:
+        array.folder.mkdir(parents=True, exist_ok=True)
+        with _clean_environment():
+            executor = slurm.SlurmExecutor(array.folder)
+            executor.update_parameters(**array.parameters)
+            with executor.batch():
+                jobs = [executor.submit(supervisor) for supervisor in array.supervisors()]
+    except OSError as error:
+        raise RunDirError(f"{array.folder}: cannot be written: {error.strerror}") from None
+    except slurm.utils.FailedJobError as error:
+        raise SchedulerError(f"sbatch: {commands.words(str(error))}") from None
+    except (slurm.utils.FailedSubmissionError, RuntimeError) as error:
+        raise SchedulerError(f"sbatch: {error}") from None
+    return [job.job_id for job in jobs]
+
+
+@contextmanager
+def _clean_environment() -> Iterator[None]:
+    """Hide from sbatch, which submitit starts, what would silently replace the script's options."""
+    kept = clean(os.environ)
+    hidden = {name: value for name, value in os.environ.items() if name not in kept}
+    for name in hidden:
+        del os.environ[name]
+    try:
+        yield
+    finally:
+        os.environ |= hidden
+
+
+def _refuse_strange_paths(root: Path) -> None:
+    """sbatch reads its options line by line, and expands % in the names of its logs."""
+    text = str(root)
+    if not text.isprintable() or any(letter in text for letter in "%\\'\""):
+        raise SchedulerError(
+            f"{text!r}: SLURM cannot keep its logs below a path with control characters, quotes, "
+            "backslashes or %; choose another --runs"
+        )

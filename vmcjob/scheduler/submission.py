@@ -1,0 +1,241 @@
+"""Submitting, whoever will run it: decide, make directories, take turns, record, hand over."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from subprocess import Popen
+
+from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
+from vmcjob.plan import Plan, Task
+from vmcjob.rundir import RunDir, Submission
+from vmcjob.scheduler.companions import is_through
+from vmcjob.scheduler.contract import Answer, Batch, SubmissionOptions
+from vmcjob.scheduler.lock import queue_lock
+from vmcjob.scheduler.queue import look
+from vmcjob.scheduler.receipt import (
+    UNUSABLE,
+    Receipt,
+    Skipped,
+    Submitted,
+    reason_to_skip,
+    reason_to_wait,
+)
+from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
+from vmcjob.scheduler.registry import AnyBackend
+from vmcjob.status import Queue, Stage, State, examine
+
+WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What a submission would do now."""
+
+    receipt: Receipt
+    batches: tuple[Batch, ...]
+
+
+def draft(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOptions) -> Draft:
+    """Look at everything and decide; writes nothing, and works without the backend's programs."""
+    options = options.absolute()
+    backend.require(options, plans)
+    tasks = {RunDir(options.root / name): planned for name, planned in distinct(plans).items()}
+    seen = look([run for run in tasks if run.exists])
+    submitted: list[Submitted] = []
+    skipped: list[Skipped] = []
+    for run, (source, task) in tasks.items():
+        reason = None
+        try:
+            if run.exists:
+                run.require(make_record(source, task))
+                reason = _reason_to_skip(backend, run, task, seen, options)
+        except RunDirError as error:
+            skipped.append(Skipped(run, run.path.name, UNUSABLE, error))
+            continue
+        if reason is None:
+            submitted.append(Submitted(run, run.path.name, None))
+        else:
+            skipped.append(Skipped(run, run.path.name, reason))
+    wanted = {item.run: tasks[item.run][1] for item in submitted}
+    batches = tuple(backend.draft(options, wanted)) if wanted else ()
+    return Draft(Receipt(tuple(submitted), tuple(skipped)), batches)
+
+
+def check(backend: AnyBackend, batches: Sequence[Batch]) -> Sequence[Answer]:
+    """What the backend says to each batch, refusals included; SchedulerError if it says nothing."""
+    return backend.preflight(batches) if batches else []
+
+
+def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOptions) -> Receipt:
+    """Have the plans' runs worked on; what is finished, running, queued or diverged is left alone.
+
+    Each run is recorded before its job is: a crash between the two leaves a run whose job is
+    found by its name, or, if the batch system has never seen it, a run that the next submission
+    takes up.
+    """
+    options = options.absolute()
+    _require_room(check(backend, draft(backend, plans, options).batches))
+    tasks = distinct(plans)
+    for run_id, (source, task) in tasks.items():
+        if not RunDir(options.root / run_id).exists:
+            create_run(options.root, source, task)
+    with queue_lock(options.root):
+        _adopt_jobs(backend, [RunDir(options.root / run_id) for run_id in tasks])
+        planned = draft(backend, plans, options)
+        done = _Progress(backend, tasks, options.is_restart)
+        for batch in planned.batches:
+            try:
+                done.send(batch)
+            except (SchedulerError, RunDirError) as error:
+                if not done.job_ids:
+                    raise
+                done.leave(batch.runs, reason_to_wait(backend.title), error)
+    submitted = tuple(
+        replace(item, job_id=done.job_ids[item.run], aside=done.aside[item.run])
+        for item in planned.receipt.submitted
+        if item.run in done.job_ids
+    )
+    return Receipt(submitted, (*planned.receipt.skipped, *done.behind), tuple(done.processes))
+
+
+class _Progress:
+    """What has become of the batches of one submission so far."""
+
+    def __init__(
+        self, backend: AnyBackend, tasks: Mapping[str, tuple[str, Task]], is_restart: bool
+    ) -> None:
+        self.job_ids: dict[RunDir, str] = {}
+        self.aside: dict[RunDir, RunDir | None] = {}
+        self.behind: list[Skipped] = []
+        self.processes: list[Popen[bytes]] = []
+        self._last_ids: dict[str, str] = {}  # of batches by their names: who comes after waits
+        self._backend = backend
+        self._tasks = tasks
+        self._is_restart = is_restart
+        self._now = time.time()
+
+    def send(self, batch: Batch) -> None:
+        """Hand over as many of a batch's jobs as are taken."""
+        (answer,) = self._backend.preflight([batch])
+        if answer.error is not None:
+            raise answer.error
+        first = batch.first(answer.n_jobs)
+        ready = tuple(filter(self._prepare, first.runs))
+        after = self._last_ids.get(batch.after or "")
+        sent = self._hand_over(first.of(ready), after) if ready else {}
+        self.job_ids |= sent
+        after = next(iter(sent.values()), after)
+        if after is not None:  # what comes after a batch that was not sent follows the one before
+            self._last_ids[batch.job_name] = after
+        self.leave(
+            batch.runs[len(first.runs) :], reason_to_wait(self._backend.title), answer.shortage
+        )
+
+    def leave(self, runs: Iterable[RunDir], reason: str, error: VmcJobError | None) -> None:
+        """Note of runs that they were not submitted; of some it is known already."""
+        told = {*self.job_ids, *(item.run for item in self.behind)}
+        items = (Skipped(run, run.path.name, reason, error) for run in runs if run not in told)
+        self.behind += items
+
+    def _prepare(self, run: RunDir) -> bool:
+        """Whether the run is ready for its next attempt; else it alone stays behind, as it was."""
+        try:
+            self.aside[run] = prepare(run, *self._tasks[run.path.name], self._is_restart)
+            run.clear_cancellation()
+        except RunDirError as error:
+            self.leave([run], UNUSABLE, error)
+            return False
+        return True
+
+    def _hand_over(self, batch: Batch, after: str | None) -> dict[RunDir, str]:
+        """Record the runs' jobs, hand them over, record their ids."""
+        before = {run: run.read_submission() for run in batch.runs}
+        handover = self._backend.submit(batch, after, self._now)
+        recorded = tuple(run for run in batch.runs if self._record(run, handover.records[run]))
+        if recorded != batch.runs:
+            handover.abandon()
+            _restore(before)
+            return self._hand_over(batch.of(recorded), after) if recorded else {}
+        try:
+            found = dict(handover.complete())
+        except (SchedulerError, RunDirError):
+            # It may have been taken and the answer been lost: then the record must stand.
+            if handover.abandon():
+                _restore(before)
+            raise
+        self.processes += handover.processes
+        for run, job_id in found.items():
+            _record_id(run, job_id)
+        return found
+
+    def _record(self, run: RunDir, submission: Submission) -> bool:
+        """Whether the run can be told of its job; else it alone stays behind."""
+        try:
+            run.write_submission(submission)
+        except RunDirError as error:
+            self.leave([run], UNUSABLE, error)
+            return False
+        return True
+
+
+def _reason_to_skip(
+    backend: AnyBackend, run: RunDir, task: Task, seen: Queue, options: SubmissionOptions
+) -> str | None:
+    """Why a run is not submitted now; None if it is."""
+    found, job, submission = examine(run, seen), seen.get(run.path), run.read_submission()
+    reason = reason_to_skip(found, options.is_restart)
+    if submission is None or is_through(found, submission):
+        return reason
+    if reason is None and job is not None and job.stage is Stage.ACTIVE:
+        # A clock that is wrong makes a worker look dead; two of them would be worse than none.
+        return f"{found.state.lower()}, but its job {job.job_id} goes on; vmcjob cancel it first"
+    is_ours = submission.scheduler == backend.name
+    is_kept = is_ours and found.state in (State.QUEUED, State.RUNNING)
+    return f"{reason} {WITH_OTHERS}" if is_kept and backend.is_other(run, task, options) else reason
+
+
+def _require_room(answers: Sequence[Answer]) -> None:
+    """SchedulerError if a job would be refused, or kept waiting for ever, or if none is taken.
+
+    Where some are taken now, the others can be submitted when these have ended.
+    """
+    if errors := [answer.error for answer in answers if answer.error is not None]:
+        raise errors[0]
+    shortages = [shortage for answer in answers if (shortage := answer.shortage)]
+    if shortages and not any(answer.n_jobs for answer in answers):
+        raise SchedulerError("\n".join(map(str, shortages)))
+
+
+def _adopt_jobs(backend: AnyBackend, runs: Sequence[RunDir]) -> None:
+    """Look after jobs that were taken while the answer was lost, or we were killed."""
+    cut_short = {
+        run: submission
+        for run in runs
+        if (submission := run.read_submission())
+        and submission.job_id is None
+        and submission.scheduler == backend.name
+    }
+    seen = look(cut_short)
+    for run, submission in cut_short.items():
+        job = seen.get(run.path)
+        if job and job.job_id and job.stage is not Stage.ENDED:
+            backend.adopt(run, submission, job.job_id)
+            run.write_submission(replace(submission, job_id=job.job_id))
+
+
+def _record_id(run: RunDir, job_id: str) -> None:
+    """Note the job's id, unless a job that started at once has written more than we know."""
+    submission = run.read_submission()
+    if submission is not None and submission.job_id is None:
+        run.write_submission(replace(submission, job_id=job_id))
+
+
+def _restore(before: Mapping[RunDir, Submission | None]) -> None:
+    """Let runs be as they were before a submission that came to nothing."""
+    for run, submission in before.items():
+        with suppress(RunDirError):
+            if submission is None:
+                run.clear_submission()
+            else:
+                run.write_submission(submission)
