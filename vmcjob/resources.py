@@ -1,7 +1,7 @@
 """What may be asked of a batch system, and how it is written: the words of sbatch."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any  # Any: fields of several types
 
 from vmcjob.document import accept, expected, format_short, keys_of, matching
 from vmcjob.errors import UsageError
@@ -29,21 +29,46 @@ def memory_mb(text: str) -> int:
     return int(amount[:-1]) * 1024 ** "MGT".index(amount[-1])
 
 
+@dataclass(frozen=True)
+class Flag:
+    """How a key of a request is written on a command line, beside its own name."""
+
+    metavar: str
+    short: str = ""
+    words: str = ""  # where a command's help needs others than the key's own
+    is_list: bool = False  # may be given several times
+
+
+def flag(metavar: str, short: str = "", *, words: str = "", is_list: bool = False) -> Any:
+    """A field that is an option of every command that submits; not said by default."""
+    about = {"flag": Flag(metavar, short, words, is_list)}
+    return field(default=() if is_list else None, metadata=about)
+
+
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """Options of sbatch as a site's profile or a command's flags give them; None: not said."""
+    """Options of sbatch as a site's profile or a command's flags give them; None: not said.
 
-    account: Annotated[str | None, ONE_LINE, "who pays"] = None
-    partition: Annotated[str | None, ONE_LINE, "queue of machines"] = None
-    qos: Annotated[str | None, ONE_LINE, "quality of service"] = None
-    constraint: Annotated[str | None, ONE_LINE, "features that a node must have"] = None
-    time: Annotated[str | None, WALL_TIME, "wall time"] = None
-    mem: Annotated[str | None, MEMORY, "memory per node"] = None
-    gres: Annotated[str | None, ONE_LINE, "generic resources, instead of the spec's gpus"] = None
+    Whatever is declared here is a key of `[slurm]` in a profile and an option of every command.
+    """
+
+    partition: Annotated[str | None, ONE_LINE, "queue of machines"] = flag("NAME", "-p")
+    account: Annotated[str | None, ONE_LINE, "who pays"] = flag("NAME", "-A")
+    qos: Annotated[str | None, ONE_LINE, "quality of service"] = flag("NAME", "-q")
+    time: Annotated[str | None, WALL_TIME, "wall time"] = flag("H:MM:SS", "-t")
+    mem: Annotated[str | None, MEMORY, "memory per node"] = flag(
+        "SIZE", words="memory per node, like 16GB"
+    )
+    gres: Annotated[str | None, ONE_LINE, "generic resources, instead of the spec's gpus"] = flag(
+        "LIST", words="instead of the spec's gpus"
+    )
+    constraint: Annotated[str | None, ONE_LINE, "features that a node must have"] = flag(
+        "LIST", "-C", words="node features"
+    )
     extra: Annotated[
         tuple[Annotated[str, ONE_LINE], ...],
         'further options of sbatch, like ["exclusive", "reservation=vmc"]',
-    ] = ()
+    ] = flag("KEY=VALUE", words="any other option of sbatch", is_list=True)
 
     def check(self) -> None:
         """UsageError if a flag says what cannot be; a profile has been judged by its reader."""

@@ -28,31 +28,6 @@ SiteProfile = Annotated[
 RunsRoot = Annotated[
     Path | None, typer.Option("--runs", metavar="DIR", help="Root of the run directories.")
 ]
-Partition = Annotated[
-    str | None, typer.Option("--partition", "-p", metavar="NAME", help="SLURM: queue of machines.")
-]
-Account = Annotated[
-    str | None, typer.Option("--account", "-A", metavar="NAME", help="SLURM: who pays.")
-]
-Qos = Annotated[
-    str | None, typer.Option("--qos", "-q", metavar="NAME", help="SLURM: quality of service.")
-]
-WallTime = Annotated[
-    str | None, typer.Option("--time", "-t", metavar="H:MM:SS", help="SLURM: wall time.")
-]
-Memory = Annotated[
-    str | None, typer.Option("--mem", metavar="SIZE", help="SLURM: memory per node, like 16GB.")
-]
-Gres = Annotated[
-    str | None, typer.Option("--gres", metavar="LIST", help="SLURM: instead of the spec's gpus.")
-]
-Constraint = Annotated[
-    str | None, typer.Option("--constraint", "-C", metavar="LIST", help="SLURM: node features.")
-]
-Extra = Annotated[
-    list[str] | None,
-    typer.Option("--extra", metavar="KEY=VALUE", help="SLURM: any other option of sbatch."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

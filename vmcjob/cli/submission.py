@@ -1,54 +1,87 @@
 """Plans submitted to a scheduler, or shown: what submit, resume and rerun have in common."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from shlex import quote
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vmcjob.cli.app import INTERRUPTED
+from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, format_point, relative
 from vmcjob.errors import IncompleteError, UsageError, combine
+from vmcjob.resources import Request
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
-    from vmcjob.resources import Request
-    from vmcjob.scheduler import Receipt
-    from vmcjob.site import Site
+    from vmcjob.scheduler import Receipt, SubmissionOptions
 
 SOME_FAILED = IncompleteError.exit_code
 
 
+IsLocal = Annotated[
+    bool, typer.Option("--local", help="Run on this machine, whatever the site says.")
+]
+MaxParallel = Annotated[
+    int | None,
+    typer.Option(
+        "--max-parallel", min=1, metavar="N", help="Run at most N at a time. [default: the site's]"
+    ),
+]
+IsFollowed = Annotated[
+    bool, typer.Option("--follow", "-f", help="Show progress; ^C leaves the runs alone.")
+]
+IsDry = Annotated[
+    bool, typer.Option("--dry-run", "-n", help="Print what would be submitted, and stop.")
+]
+IsChecked = Annotated[
+    bool,
+    typer.Option("--check", help="With -n: also ask the cluster what it would take, and when."),
+]
+
+
 @dataclass(frozen=True)
 class CommandOptions:
-    """How and where runs are to be started, and what is to be said of it."""
+    """The options of every command that submits: how and where, and what is to be said of it."""
 
-    place: "Site"
-    where: str  # the options that lead other commands to the same runs
-    request: "Request"
-    max_parallel: int | None
-    is_local: bool = False
-    is_followed: bool = False
-    is_dry: bool = False
-    is_checked: bool = False  # a dry run that asks the cluster
-    is_restart: bool = False  # from their first step, whatever they have
-    as_json: bool = False
+    site: SiteProfile = None
+    runs: RunsRoot = None
+    is_local: IsLocal = False
+    max_parallel: MaxParallel = None
+    is_followed: IsFollowed = False
+    as_json: AsJson = False
+    is_dry: IsDry = False
+    is_checked: IsChecked = False
+    request: Request = field(default_factory=Request)
+
+    @property
+    def where(self) -> str:
+        """The options that lead other commands to the same runs."""
+        options = {"--site": self.site, "--runs": self.runs}
+        return "".join(f" {name} {quote(str(path))}" for name, path in options.items() if path)
 
 
-def submit_plans(folders: "Mapping[Path, list[Plan]]", options: CommandOptions) -> None:
+def submit_plans(
+    folders: "Mapping[Path, list[Plan]]", options: CommandOptions, *, is_restart: bool = False
+) -> None:
     """Start the plans' runs, each in its runs root, and say so, or show what would be started."""
     from vmcjob import scheduler
 
+    site = resolve_site(options.site, options.runs)
     for root, plans in folders.items():
         scheduler.require_starts(root, plans)
     receipts: list[Receipt] = []
     previews: list[Preview] = []
     try:
         for root, plans in folders.items():
-            receipt, jobs = _start(root, plans, options)
+            wanted = scheduler.SubmissionOptions(
+                root, site, options.request, options.max_parallel, is_restart
+            )
+            receipt, jobs = _start(plans, wanted, options)
             receipts.append(receipt)
             previews.append(jobs)
             if options.as_json:
@@ -62,19 +95,18 @@ def submit_plans(folders: "Mapping[Path, list[Plan]]", options: CommandOptions) 
         raise combine(refusals)
 
 
-def _start(root: Path, plans: "list[Plan]", options: CommandOptions) -> "tuple[Receipt, Preview]":
+def _start(
+    plans: "list[Plan]", wanted: "SubmissionOptions", options: CommandOptions
+) -> "tuple[Receipt, Preview]":
     """What became of the runs of one root, or would; in a dry run, the jobs of a batch system."""
     from vmcjob import scheduler
     from vmcjob.rundir import LOCAL
 
-    backend = scheduler.choose(options.place.scheduler, options.is_local)
+    backend = scheduler.choose(wanted.site.scheduler, options.is_local)
     if options.is_checked and (backend.name == LOCAL or not options.is_dry):
         is_here = backend.name == LOCAL
         why = "the runs stay on this machine" if is_here else "goes with -n, which writes nothing"
         raise UsageError(f"--check asks a cluster what it would do: {why}")
-    wanted = scheduler.SubmissionOptions(
-        root, options.place, options.request, options.max_parallel, options.is_restart
-    )
     backend.require(wanted.absolute(), plans)
     where, *unheeded = backend.announce(wanted, plans)
     say(where)
