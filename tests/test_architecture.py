@@ -18,6 +18,7 @@ ROOMS: dict[str, set[str]] = {
     "site": {"document", "resources"} | BASE,
     "storefiles": set(),
     "rundir": {"storefiles"} | BASE,
+    "protocol": {"rundir"} | BASE,
     "scheduler": {
         "plan",
         "site",
@@ -28,6 +29,7 @@ ROOMS: dict[str, set[str]] = {
         "supervisor",
         "container",
         "slurm_environment",
+        "protocol",
         "store",  # a run that goes on from another's results is given a copy of them
     }
     | BASE,
@@ -35,14 +37,15 @@ ROOMS: dict[str, set[str]] = {
     "image": {"container"} | BASE,
     "rank": BASE,
     "container": {"site", "spec", "rundir"} | BASE,
-    "supervisor": {"rundir", "container", "rank", "resources", "slurm_environment"} | BASE,
+    "supervisor": {"rundir", "container", "protocol", "rank", "resources", "slurm_environment"}
+    | BASE,
     "status": {"rundir"} | BASE,
     "prune": {"rundir", "status", "scheduler"} | BASE,
     "store": {"storefiles"} | BASE,
     "stats": set(),
     "aggregate": {"store", "stats", "verdict"} | BASE,
     "verdict": {"stats"},
-    "run": {"spec", "rundir", "rank", "store", "stats", "vmc"} | BASE,
+    "run": {"spec", "rundir", "protocol", "rank", "store", "stats", "vmc"} | BASE,
     "vmc": {"fwdlap"},
     "fwdlap": set(),
 }

@@ -12,7 +12,8 @@ from vmcjob import scheduler
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.status import JobState, Stage, State, examine
 from vmcjob.supervisor import SlurmJob
-from vmcjob.supervisor.endings import MAX_REFUSALS, Attempt, conclude
+from vmcjob.supervisor.endings import Attempt, conclude
+from vmcjob.supervisor.policy import MAX_REFUSALS
 from vmcjob.supervisor.watch import Deadline
 
 JOB = SlurmJob("22_3", "25", 0)

@@ -5,7 +5,7 @@ import io
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from vmcjob.store import RunStore
 from vmcjob.verdict import findings
 
 SCHEMA_VERSION = 1
+NOT_IN_CSV = {"findings", "point", "science_sha256"}  # fields of a row; `why` has the findings
 MAX_DIFFERENCES = 2  # keys of a spec that the name of a row has room for
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
 
@@ -92,10 +93,7 @@ class Table:
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         coordinates = list(dict.fromkeys(key for row in self.rows for key in row.point))
-        columns = [
-            *("name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"),
-            *("converged", "why", "reference", "hartree_fock", "rollbacks", "run_ids", "seeds"),
-        ]
+        columns = [item.name for item in fields(Row) if item.name not in NOT_IN_CSV]
         writer.writerow([*columns, *coordinates])
         for row in self.rows:
             point = [_cell(row.point.get(key)) for key in coordinates]

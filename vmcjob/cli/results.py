@@ -6,28 +6,48 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.columns import TableColumn, in_millihartree, make_table
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
-from vmcjob.cli.text import Cell, Column, count, format_energy
+from vmcjob.cli.text import Cell, count, format_energy
 from vmcjob.errors import IncompleteError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.aggregate import Row, Table
     from vmcjob.rundir import RunDir
 
-COLUMNS = [
-    Column("name"),
-    Column("energy", "point"),
-    Column("off by mHa", "point", rank=2),
-    Column("E - HF, mHa", "point", rank=3),
-    Column("runs", "right", rank=3),
-    Column("steps", "right", rank=4),
-    Column("variance", "right", rank=5),
-    Column("tau", "right", rank=6),
-    Column("n_eff", "right", rank=2),
-    Column("verdict"),
-    Column("note", "note", rank=1),
+
+def _miss(row: "Row") -> str:
+    """Energy minus reference, in millihartree, with its error."""
+    return "" if row.reference is None else in_millihartree(row.energy - row.reference, row.error)
+
+
+def _correlation(row: "Row") -> str:
+    """Energy minus that of Hartree-Fock, in millihartree, with its error."""
+    before = row.hartree_fock
+    return "" if before is None else in_millihartree(row.energy - before, row.error)
+
+
+def _verdict(row: "Row") -> Cell:
+    """In a word: a state that its own numbers speak against is no matter of patience."""
+    if row.findings:
+        return Cell("suspect", "red")
+    return Cell("converged", "green") if row.converged else Cell("not yet", "yellow")
+
+
+COLUMNS: "list[TableColumn[Row]]" = [  # for people; JSON and CSV have the fields of a row
+    TableColumn("name", lambda row: row.name),
+    TableColumn("energy", lambda row: format_energy(row.energy, row.error), "point"),
+    TableColumn("off by mHa", _miss, "point", rank=2),
+    TableColumn("E - HF, mHa", _correlation, "point", rank=3),
+    TableColumn("runs", lambda row: str(row.runs), "right", rank=3),
+    TableColumn("steps", lambda row: str(row.n_steps), "right", rank=4),
+    TableColumn("variance", lambda row: f"{row.variance:.3g}", "right", rank=5),
+    TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", rank=6),
+    TableColumn("n_eff", lambda row: f"{row.n_eff:.0f}", "right", rank=2),
+    TableColumn("verdict", _verdict),
+    TableColumn("note", lambda row: Cell(row.why, "dim"), "note", rank=1),
 ]
 
 
@@ -97,49 +117,10 @@ def _read_facts(run: "RunDir") -> dict[str, Any]:
     return {"reference": spec.system.reference, "method": science_keys(spec)}
 
 
-def _miss(row: "Row") -> str:
-    """Energy minus reference, in millihartree, with its error."""
-    if row.reference is None:
-        return ""
-    return format_energy(1e3 * (row.energy - row.reference), 1e3 * row.error)
-
-
-def _correlation(row: "Row") -> str:
-    """Energy minus that of Hartree-Fock, in millihartree, with its error."""
-    if row.hartree_fock is None:
-        return ""
-    return format_energy(1e3 * (row.energy - row.hartree_fock), 1e3 * row.error)
-
-
 def _show(table: "Table") -> None:
     """The table for people."""
     if table.rows:
-        put_table(
-            COLUMNS,
-            [
-                [
-                    Cell(row.name),
-                    Cell(format_energy(row.energy, row.error)),
-                    Cell(_miss(row)),
-                    Cell(_correlation(row)),
-                    Cell(str(row.runs)),
-                    Cell(str(row.n_steps)),
-                    Cell(f"{row.variance:.3g}"),
-                    Cell(f"{row.tau:.1f}"),
-                    Cell(f"{row.n_eff:.0f}"),
-                    _verdict(row),
-                    Cell(row.why, "dim"),
-                ]
-                for row in table.rows
-            ],
-        )
-
-
-def _verdict(row: "Row") -> Cell:
-    """In a word: a state that its own numbers speak against is no matter of patience."""
-    if row.findings:
-        return Cell("suspect", "red")
-    return Cell("converged", "green") if row.converged else Cell("not yet", "yellow")
+        put_table(*make_table(COLUMNS, table.rows))
 
 
 def _summary(table: "Table") -> str:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
-from vmcjob.cli.runs import row_document
 from vmcjob.cli.screen import draw_table, put_drawn, put_json
+from vmcjob.cli.status import format_step, row_document
 from vmcjob.cli.text import (
     Cell,
     Column,
@@ -101,12 +101,12 @@ def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterat
 
 def _summary(row: "Row", record: "Record") -> dict[str, str]:
     """What the run is and how it is doing."""
-    outcome, step = row.run.read_outcome(), f"{row.step}/{row.n_steps}" if row.n_steps else ""
+    outcome = row.run.read_outcome()
     energy = format_energy(row.energy, row.error)
     return {
         "run": row.run_id,
         "state": row.state.lower() + (f": {row.message}" if row.message else ""),
-        "step": step if row.phase in (None, "done") else f"{row.phase} {step}",
+        "step": format_step(row),
         "energy": energy and f"{energy} hartree",
         "point": format_point(row.point),
         "seed": str(row.seed),

@@ -201,7 +201,7 @@ def _hint(receipt: "Receipt", where: str) -> None:
 def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:
     """Watch the runs until all have ended; ^C stops watching, not the runs."""
     from vmcjob.cli.follow import follow
-    from vmcjob.cli.runs import draw_status
+    from vmcjob.cli.status import draw_status
 
     skipped = [item for item in receipt.skipped if item.error is None]
     runs = [item.run for item in (*receipt.submitted, *skipped)]

@@ -6,7 +6,8 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from vmcjob.errors import DivergedError, RunDirError
+from vmcjob.errors import RunDirError
+from vmcjob.protocol import EXIT_CODES
 from vmcjob.rank import ALONE, Rank
 from vmcjob.run import startup
 from vmcjob.run.ending import outcome_of
@@ -15,12 +16,6 @@ from vmcjob.run.pulse import Pulse, Silence
 from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 
-EXIT_CODES = {
-    Outcome.FINISHED: 0,
-    Outcome.FAILED: 1,
-    Outcome.DIVERGED: DivergedError.exit_code,
-    Outcome.PREEMPTED: 75,  # EX_TEMPFAIL: stopped at a checkpoint, start me again
-}
 log = logging.getLogger("vmcjob")
 
 

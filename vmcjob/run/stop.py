@@ -7,11 +7,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from vmcjob.rundir import SUPERVISED
+from vmcjob.protocol import ENDS_WORKER, ORPHANED, SUPERVISED
 
 STANDARD_INPUT = 0
 PIECE = 4096  # bytes; nothing is ever said, and only the end counts
-SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGUSR2)
 
 
 class StopRequest:
@@ -31,7 +30,7 @@ class StoppedError(Exception):
 
 def describe(number: int) -> str:
     """What a signal that asks for an end has done."""
-    if number == signal.SIGHUP:
+    if number == ORPHANED:
         return "stopped, for its supervisor had been killed"
     return f"stopped by {signal.Signals(number).name}"
 
@@ -48,7 +47,7 @@ def stop_on_signals() -> Iterator[StopRequest]:
         del frame
         stop.set(number)
 
-    previous = {number: signal.signal(number, handle) for number in SIGNALS}
+    previous = {number: signal.signal(number, handle) for number in ENDS_WORKER}
     if SUPERVISED in os.environ:
         threading.Thread(target=_outlive_nobody, args=(stop,), name="outlive", daemon=True).start()
     try:
@@ -69,4 +68,4 @@ def _outlive_nobody(stop: StopRequest) -> None:
             pass
     except OSError:  # there never was one
         return
-    stop.set(signal.SIGHUP)
+    stop.set(ORPHANED)

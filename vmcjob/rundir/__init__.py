@@ -3,7 +3,7 @@
 from vmcjob.rundir.directory import OLD, RunDir
 from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
 from vmcjob.rundir.log import LogFiles, LogReader
-from vmcjob.rundir.process import SUPERVISED, Process
+from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
     LOCAL,
     Cancellation,
@@ -22,7 +22,6 @@ __all__ = [
     "LOCAL",
     "OLD",
     "RESULTS_LOST",
-    "SUPERVISED",
     "Cancellation",
     "Heartbeat",
     "LogFiles",

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 PROC = Path("/proc")
-SUPERVISED = "VMCJOB_SUPERVISED"
-"""Set for a worker whose standard input ends when its supervisor does, however that ends."""
 
 
 def host_name() -> str:

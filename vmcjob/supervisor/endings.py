@@ -1,20 +1,26 @@
 """How an attempt ended: what is recorded of it, and whether there is to be another one."""
 
-import signal
 import time
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmcjob.errors import RunDirError
+from vmcjob.protocol import as_signal, how_it_ended
 from vmcjob.rank import Rank
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.supervisor.contract import BatchContext, Fate, say
-from vmcjob.supervisor.watch import DEADLINE, STOP_SIGNAL, WARNING
+from vmcjob.supervisor.policy import (
+    Happened,
+    NextStep,
+    decide,
+    has_to_ask,
+    has_to_requeue,
+    is_answered,
+    next_step,
+)
 
-STOPPED = 75  # the worker's exit code after it has stopped at a checkpoint
 RETRY_S = 2.0  # between two questions to a controller that may be away
-MAX_REFUSALS = 3  # of a requeue, by a controller that answers
 
 
 def note_loss(run: RunDir, rank: Rank, job: BatchContext, how: str, pid: int | None = None) -> None:
@@ -69,45 +75,37 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
     The exit code is for the batch system. `folder` is the submission's, if a run that SLURM does
     not bring back is to be submitted again.
     """
-    run, reason = attempt.run, attempt.reason
-    code, outcome = as_signal(attempt.returncode), run.read_outcome()
-    if code < 0 and outcome is not None:  # a signal that came after its last word
-        code = {Outcome.FINISHED: 0, Outcome.PREEMPTED: STOPPED}.get(outcome.outcome, code)
-    if code < 0 and outcome is None and (why := _lost_rank(run, attempt.job)):
-        run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=why))
-    elif reason and code in (-STOP_SIGNAL, -signal.SIGTERM) and outcome is None:
-        words = f"stopped by {reason} before it began; continues where it stopped"
-        run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=words))
-        code = STOPPED
-    if code != STOPPED:
-        note_end(run, attempt.worker_pid, code)
-        return abs(code)
-    if reason == DEADLINE and not attempt.has_moved and not _is_cancelled(run):
-        words = "the wall time ended before a single step was done; ask for more (-t)"
-        run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=words))
-        return 1
-    if reason is not None:
+    run, outcome = attempt.run, attempt.run.read_outcome()
+    decision = decide(
+        Happened(
+            attempt.returncode,
+            outcome=outcome.outcome if outcome else None,
+            reason=attempt.reason,
+            has_moved=attempt.has_moved,
+            is_cancelled=_is_cancelled(run),
+            lost_rank=_lost_rank(run, attempt.job),
+        )
+    )
+    if decision.outcome is not None:
+        record = OutcomeRecord(outcome=decision.outcome, message=decision.message)
+        run.write_outcome(record)
+    if decision.is_lost:
+        note_end(run, attempt.worker_pid, as_signal(attempt.returncode))
+    if decision.goes_on:
         _come_back(attempt, folder)
-    return STOPPED
+    return decision.exit_code
 
 
 def _come_back(attempt: Attempt, folder: str | None) -> None:
-    """See to it that a run that stopped half-way goes on, unless it was cancelled."""
-    run, job = attempt.run, attempt.job
-    if _is_cancelled(run):
-        return
-    fate = Fate.RUNNING
-    if attempt.reason == signal.SIGTERM.name:  # from SLURM: by itself, or for somebody
-        fate = _wait_for_fate(job)
-    # A preempted job that just ends, be it in its grace time, would not come back; and one that
-    # SLURM ends for good, by preemption or at a deadline, it takes back when it is asked to.
-    is_lost = fate in (Fate.PREEMPTED, Fate.LOST)
-    if is_lost or attempt.reason in (DEADLINE, WARNING.name):
+    """See to it that a run that stopped half-way goes on."""
+    run, job, reason = attempt.run, attempt.job, attempt.reason
+    fate = _wait_for_fate(job) if has_to_ask(reason) else Fate.RUNNING
+    if has_to_requeue(reason, fate):
         fate = _requeue(job)
-    submission = run.read_submission()
-    if fate is Fate.RETURNING or submission is None or _is_cancelled(run):
+    submission, step = run.read_submission(), next_step(fate, is_cancelled=_is_cancelled(run))
+    if submission is None or step is NextStep.REST:
         return
-    if fate is Fate.CANCELLED:
+    if step is NextStep.NOTE_CANCELLATION:
         run.write_submission(replace(submission, cancelled_at=time.time()))
     elif folder is None or not job.resubmit(run, submission, Path(folder)):
         say("SLURM does not bring the job back; submitting the run again continues it")
@@ -132,8 +130,7 @@ def _requeue(job: BatchContext) -> Fate:
     while not job.requeue():
         fate = job.fate()
         n_refusals += fate is not None  # else nobody has answered
-        is_over = fate in (Fate.RETURNING, Fate.CANCELLED)
-        if fate is not None and (is_over or n_refusals == MAX_REFUSALS):
+        if fate is not None and is_answered(fate, n_refusals):
             return fate
         time.sleep(RETRY_S)
     return Fate.RETURNING
@@ -143,16 +140,6 @@ def _is_cancelled(run: RunDir) -> bool:
     """Whether its user has, or its run has been removed."""
     submission = run.read_submission()
     return submission is None or submission.cancelled_at is not None
-
-
-def how_it_ended(code: int) -> str:
-    """An exit code as Popen has it, in words."""
-    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
-
-
-def as_signal(code: int) -> int:
-    """An exit code as Popen has it; a container reports death by signal n as 128 + n."""
-    return 128 - code if 128 < code < 128 + signal.NSIG else code
 
 
 def progress(run: RunDir) -> tuple[Phase, int] | None:

@@ -16,14 +16,13 @@ from pathlib import Path
 
 from vmcjob.container import Image, environment, host_environment, make_cache
 from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
+from vmcjob.protocol import SUPERVISED, as_signal, how_it_ended
 from vmcjob.rank import ALONE, Rank
-from vmcjob.rundir import SUPERVISED, Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission
 from vmcjob.supervisor.contract import BatchContext, say
 from vmcjob.supervisor.endings import (
     Attempt,
-    as_signal,
     conclude,
-    how_it_ended,
     note_loss,
     progress,
 )

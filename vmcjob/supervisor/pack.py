@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmcjob.errors import VmcJobError
+from vmcjob.protocol import CANCEL, EXIT_CODES
 from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, RunDir, Submission
 from vmcjob.supervisor.contract import BatchContext, Fate, say
@@ -20,10 +21,8 @@ from vmcjob.supervisor.main import Supervisor
 from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Inbox, listen
 
-CRASHED = 1  # exit code of a supervisor with a bug
 JOIN_S = 0.2  # how soon a signal is passed on
 LOOK_S = 2.0  # between two looks at who has been cancelled
-CANCEL = "cancel"  # a reason to stop, beside the names of signals
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class _Member:
             self.code = error.exit_code
         except Exception:  # a bug must not either
             say(f"{self.run.path.name}: {traceback.format_exc()}")
-            self.code = CRASHED
+            self.code = EXIT_CODES[Outcome.FAILED]
         finally:
             _leave_once(job.together)
 

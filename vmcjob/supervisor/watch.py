@@ -7,14 +7,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
 
+from vmcjob.protocol import DEADLINE, ENDS_JOB, STOP
 from vmcjob.supervisor.contract import BatchContext, say
 
-STOP_SIGNAL = signal.SIGUSR2
 POLL_S = 0.2  # how soon an ended worker is noticed
-DEADLINE = "deadline"  # a reason to stop, beside the names of signals
 MAX_PATIENCE_S = 15.0  # for an answer of SLURM, while signals wait
 ASK_AGAIN_S = 60.0
-WARNING = signal.SIGURG  # before a preemption: the one signal that harms no process by itself
 
 
 class Inbox:
@@ -73,9 +71,8 @@ def listen() -> Iterator[Inbox]:
     def ignore(number: int, frame: FrameType | None) -> None:
         del number, frame  # unlike SIG_IGN, a handler is not inherited by the worker
 
-    numbers = (WARNING, signal.SIGTERM, signal.SIGINT)
-    previous = {number: signal.signal(number, note) for number in numbers}
-    for number in (signal.SIGCONT, STOP_SIGNAL):
+    previous = {number: signal.signal(number, note) for number in ENDS_JOB}
+    for number in (signal.SIGCONT, STOP):
         previous[number] = signal.signal(number, ignore)
     try:
         yield inbox
@@ -98,7 +95,7 @@ def watch(
         if inbox.first and not is_told:
             say(f"{inbox.first}: asking the worker to stop at its next checkpoint")
             note(inbox.first)
-            worker.send_signal(STOP_SIGNAL)
+            worker.send_signal(STOP)
             is_told = True
         with suppress(subprocess.TimeoutExpired):
             worker.wait(POLL_S)

@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from vmcjob import protocol
 from vmcjob.errors import SchedulerError
 from vmcjob.resources import Request, wall_time_s
 from vmcjob.site import Slurm
 from vmcjob.spec import Resources
 
-WARNING = "URG"
-"""Sent before the end. USR2, submitit's choice, would end the FUSE helper of an image, and with it
-the file system under the running worker; this signal is ignored by all who do not expect it."""
-MOST_SPARE_S = 90.0  # stop so long before the end of the wall time: commit, and be requeued
+WARNING = protocol.WARNING.name.removeprefix("SIG")  # as submitit and sbatch have it
+MAX_SPARE_S = 90.0  # stop so long before the end of the wall time: commit, and be requeued
 SPARE_SHARE = 0.25  # but not a larger share of a short wall time
 EARLY_S = 60.0  # by so much may SLURM's own warning come too early, says sbatch's manual
 OWNED = {
@@ -45,7 +44,7 @@ class Options:
     @property
     def spare_s(self) -> float:
         """How long before the end of the wall time a worker is asked to stop."""
-        return min(MOST_SPARE_S, SPARE_SHARE * self.wall_time_s)
+        return min(MAX_SPARE_S, SPARE_SHARE * self.wall_time_s)
 
     def first(self, key: str) -> str | None:
         """What a flag says, else the spec, else the site."""

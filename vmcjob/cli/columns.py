@@ -1,0 +1,58 @@
+"""Columns of tables, each declared once: its title, its value, when it gives way, its JSON name."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar  # Any: values as JSON has them
+
+from vmcjob.cli.text import Cell, Column, format_energy
+
+RowT = TypeVar("RowT")
+
+
+@dataclass(frozen=True)
+class TableColumn(Generic[RowT]):
+    """What is shown of every row, to people and to programs.
+
+    Attributes:
+        title: its head in the table for people; none without one.
+        value: what is shown there.
+        align, rank: as `Column` has them.
+        names: attributes of a row by which programs know it in JSON.
+        is_useful: whether these rows are worth showing it at all.
+    """
+
+    title: str = ""
+    value: Callable[[RowT], Cell | str] = lambda row: ""
+    align: Literal["left", "right", "point", "note"] = "left"
+    rank: int = 0
+    names: tuple[str, ...] = ()
+    is_useful: Callable[[Sequence[RowT]], bool] = lambda rows: True
+
+
+def make_table(
+    columns: Sequence[TableColumn[RowT]], rows: Sequence[RowT]
+) -> tuple[list[Column], list[list[Cell]]]:
+    """The table for people; columns that say nothing are empty, and so left out where drawn."""
+    shown = [column for column in columns if column.title]
+    useful = [column.is_useful(rows) for column in shown]
+    heads = [Column(column.title, column.align, rank=column.rank) for column in shown]
+    cells = [
+        [_cell(column.value(row)) if is_useful else Cell("") for column, is_useful in pairs]
+        for row in rows
+        for pairs in [list(zip(shown, useful, strict=True))]
+    ]
+    return heads, cells
+
+
+def make_document(columns: Sequence[TableColumn[RowT]], row: RowT) -> Mapping[str, Any]:
+    """The same for programs."""
+    return {name: getattr(row, name) for column in columns for name in column.names}
+
+
+def in_millihartree(difference: float, error: float) -> str:
+    """A difference of energies, given in hartree."""
+    return format_energy(1e3 * difference, 1e3 * error)
+
+
+def _cell(value: Cell | str) -> Cell:
+    return Cell(value) if isinstance(value, str) else value

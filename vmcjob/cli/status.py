@@ -1,0 +1,160 @@
+"""How the runs are doing: status."""
+
+import shutil
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from vmcjob.cli.app import Command, app
+from vmcjob.cli.columns import TableColumn, make_document, make_table
+from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
+from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put_drawn, put_json, say
+from vmcjob.cli.text import Cell, format_duration, format_energy, format_point
+from vmcjob.errors import combine
+
+if TYPE_CHECKING:
+    from vmcjob.errors import RunDirError
+    from vmcjob.status import Row
+
+WATCH_S = 2.0
+STATE_STYLES = {
+    "RUNNING": "cyan",
+    "FINISHED": "green",
+    "STOPPING": "yellow",
+    "CANCELLED": "yellow",
+    "PREEMPTED": "yellow",
+    "DIVERGED": "red",
+    "FAILED": "red",
+    "DEAD": "red",
+}
+
+
+def _state(row: "Row") -> Cell:
+    return Cell(row.state.lower(), STATE_STYLES.get(row.state, ""))
+
+
+def format_step(row: "Row") -> str:
+    """The step of a run in its phase: train 20/500."""
+    step = f"{row.step}/{row.n_steps}" if row.n_steps else ""
+    return step if row.phase in (None, "done") else f"{row.phase} {step}"
+
+
+def _acceptance(row: "Row") -> str:
+    return "" if row.acceptance is None else f"{row.acceptance:.0%}"
+
+
+def _has_several_seeds(rows: "Sequence[Row]") -> bool:
+    return len({row.seed for row in rows}) > 1
+
+
+COLUMNS: "list[TableColumn[Row]]" = [
+    TableColumn("run", lambda row: row.run_id, names=("run_id", "name")),
+    TableColumn("point", lambda row: format_point(row.point), rank=4, names=("point",)),
+    TableColumn(
+        *("seed", lambda row: str(row.seed), "right"),
+        rank=7,
+        names=("seed",),
+        is_useful=_has_several_seeds,
+    ),
+    TableColumn("state", _state, names=("state",)),
+    TableColumn("step", format_step, rank=1, names=("phase", "step", "n_steps")),
+    TableColumn(
+        *("energy", lambda row: format_energy(row.energy, row.error), "point"),
+        names=("energy", "error"),
+    ),
+    TableColumn("accept", _acceptance, "right", rank=6, names=("acceptance", "steps_per_s")),
+    TableColumn("left", lambda row: format_duration(row.eta_s), "right", rank=2, names=("eta_s",)),
+    TableColumn(
+        *("heartbeat", lambda row: Cell(format_duration(row.heartbeat_age_s), "dim"), "right"),
+        rank=5,
+        names=("heartbeat_age_s",),
+    ),
+    TableColumn("note", lambda row: Cell(row.message, "dim"), "note", rank=3, names=("message",)),
+    TableColumn(names=("job_id",)),
+]
+
+
+@app.command(cls=Command)
+def status(
+    selectors: AnySelectors = None,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    as_json: AsJson = False,
+    watch: Annotated[
+        bool, typer.Option("--watch", "-w", help="Look again every 2 s until all have ended.")
+    ] = False,
+) -> None:
+    """Show how the runs are doing, one line each. Energies are in hartree."""
+    from vmcjob.scheduler import Watch
+    from vmcjob.status import rows
+
+    slurm = Watch()
+
+    def look() -> "tuple[list[Row], list[RunDirError]]":
+        chosen = select_runs(selectors, site, runs)
+        return rows(chosen, slurm.look(chosen))
+
+    found, errors = look()
+    if watch:
+        with _canvas(as_json) as draw:
+            while any(row.state.is_active for row in found):
+                draw(found)
+                time.sleep(WATCH_S)
+                found, errors = look()
+    if as_json:
+        put_json(_document(found), is_compact=watch)
+    elif found:
+        put_drawn(draw_status(found))
+        _say_counts(found)
+    if problems := [error for error in (slurm.error, *errors) if error is not None]:
+        raise combine(problems)
+
+
+def draw_status(found: "list[Row]") -> str:
+    """The table of `vmcjob status`."""
+    return draw_table(*make_table(COLUMNS, found))
+
+
+def _document(found: "list[Row]") -> dict[str, Any]:  # a JSON document
+    """What `status --json` prints."""
+    return {"schema_version": 1, "runs": [row_document(row) for row in found]}
+
+
+def row_document(row: "Row") -> dict[str, Any]:  # a JSON document
+    """How one run is doing."""
+    return {**make_document(COLUMNS, row), "run_dir": str(row.run.path.absolute())}
+
+
+def _say_counts(found: "list[Row]") -> None:
+    """How many runs are in which state, for a person in front of a long table."""
+    if len(found) > 1 and is_terminal(sys.stdout):
+        counts = Counter(row.state for row in found)
+        say(", ".join(f"{number} {state.lower()}" for state, number in counts.items()), "dim")
+
+
+@contextmanager
+def _canvas(as_json: bool) -> "Iterator[Callable[[list[Row]], None]]":
+    """How to show one look after the other: in place on a terminal, else one below the other."""
+    if as_json:
+        yield lambda found: put_json(_document(found), is_compact=True)
+    elif not can_redraw(sys.stdout):
+        yield lambda found: put_drawn(draw_status(found) + "\n")
+    else:
+        sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, without a cursor
+        try:
+            yield lambda found: put_drawn("\x1b[H\x1b[J" + _cut_to_screen(draw_status(found)))
+        finally:
+            sys.stdout.write("\x1b[?25h\x1b[?1049l")
+            sys.stdout.flush()
+
+
+def _cut_to_screen(text: str) -> str:
+    """The titles and the newest runs, as many as there are lines."""
+    lines = text.splitlines()
+    room = max(1, shutil.get_terminal_size().lines - 2)
+    return "\n".join([lines[0], *lines[1:][-room:]])

@@ -1,0 +1,49 @@
+"""What a batch system, a supervisor and its worker say to each other without words.
+
+A worker is asked to stop by a signal and answers by its exit code. Both may be of different
+releases of vmcjob, in different images: what stands here stays as it is.
+"""
+
+import signal
+from collections.abc import Mapping
+
+from vmcjob.errors import DivergedError
+from vmcjob.rundir import Outcome
+
+STOPPED = 75  # EX_TEMPFAIL: stopped at a checkpoint, start me again
+EXIT_CODES: Mapping[Outcome, int] = {
+    Outcome.FINISHED: 0,
+    Outcome.FAILED: 1,
+    Outcome.DIVERGED: DivergedError.exit_code,
+    Outcome.PREEMPTED: STOPPED,
+}
+"""Of a worker, and of a job whose supervisor has nothing else to say."""
+
+WARNING = signal.SIGURG
+"""From the batch system, before an end: the one signal that harms no process by itself. USR2,
+submitit's choice, would end the FUSE helper of an image, and with it the file system under the
+running worker."""
+ENDS_JOB = (WARNING, signal.SIGTERM, signal.SIGINT)
+"""What a supervisor takes for a reason to stop its worker."""
+STOP = signal.SIGUSR2
+"""From a supervisor to its worker, once: stop at the next checkpoint."""
+ENDS_WORKER = (signal.SIGTERM, signal.SIGINT, STOP)
+"""What a worker stops at its next checkpoint for."""
+ORPHANED = signal.SIGHUP
+"""What a worker calls it when its supervisor has gone and nobody has sent it anything."""
+DEADLINE = "deadline"
+CANCEL = "cancel"
+"""Reasons to stop a worker beside the names of signals, as they stand in attempts.jsonl."""
+
+SUPERVISED = "VMCJOB_SUPERVISED"
+"""Set for a worker whose standard input ends when its supervisor does, however that ends."""
+
+
+def how_it_ended(code: int) -> str:
+    """An exit code as Popen has it, in words."""
+    return signal.Signals(-code).name if code < 0 else f"exit code {code}"
+
+
+def as_signal(code: int) -> int:
+    """An exit code as Popen has it; a container reports death by signal n as 128 + n."""
+    return 128 - code if 128 < code < 128 + signal.NSIG else code
