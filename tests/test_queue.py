@@ -10,7 +10,7 @@ from tests.runs import make_run
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
-from vmcjob.status import Stage
+from vmcjob.status import Stage, rows
 
 
 def submitted(root: Path, index: int, **changes) -> RunDir:
@@ -79,7 +79,8 @@ def test_accounting_is_asked_once_for_what_the_queue_has_forgotten(programs, tmp
         "22_1|h2-abc|OUT_OF_MEMORY|1700000000\n"
         "22_[2,4-5%2]|h2-abc|CANCELLED by 1000|Unknown\n",
     )
-    runs = [submitted(tmp_path, index) for index in range(6)]
+    begun = {"started_at": time.time()}
+    runs = [submitted(tmp_path, index, **begun) for index in range(6)]
     found = scheduler.look(runs)
     assert [found[run.path].stage for run in runs] == [Stage.ENDED] * 6
     assert [found[run.path].is_cancelled for run in runs] == [True, False, True, False, True, True]
@@ -95,6 +96,48 @@ def test_without_accounting_what_is_forgotten_has_ended(programs, tmp_path, has_
         programs.make("sacct", code=1, error="Slurm accounting storage is disabled\n")
     run = submitted(tmp_path, 0)
     assert scheduler.look([run])[run.path].stage is Stage.ENDED
+
+
+def test_what_the_queue_has_not_is_over_whatever_the_accounting_missed(programs, tmp_path):
+    """It loses ends of jobs when its database is down; such a run could never be resumed."""
+    programs.make("squeue")
+    programs.make("sacct", "22_0|h2-abc|RUNNING|1700000000\n22_1|h2-abc|PENDING|Unknown\n")
+    runs = [submitted(tmp_path, index, started_at=time.time()) for index in range(2)]
+    found = scheduler.look(runs)
+    assert [found[run.path].stage for run in runs] == [Stage.ENDED] * 2
+
+
+def test_a_clock_that_is_ahead_hides_no_job_from_the_accounting(programs, tmp_path):
+    programs.make("squeue")
+    programs.make("sacct")
+    run = submitted(tmp_path, 0)
+    scheduler.look([run])
+    (call,) = programs.calls("sacct")
+    (since,) = [word for word in call.split() if word.startswith("--starttime=")]
+    asked = time.mktime(time.strptime(since.partition("=")[2], "%Y-%m-%dT%H:%M:%S"))
+    assert time.time() - asked > 300  # by more, SLURM's nodes do not believe each other
+
+
+def test_a_failed_job_that_somebody_puts_back_waits_again(programs, tmp_path):
+    """`scontrol requeue`: the next submit must not add another job. It is no matter of sacct."""
+    programs.make("sacct", code=1, error="must not be called")
+    run = submitted(tmp_path, 0, started_at=time.time())
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED))
+    for word, states in (("PENDING", ["QUEUED"]), ("COMPLETING", ["FAILED"]), ("", ["FAILED"])):
+        programs.make("squeue", f"22_0|h2-abc|{word}|N/A|Priority\n" if word else "")
+        assert [row.state for row in rows([run], scheduler.look([run]))[0]] == states
+    assert programs.calls("sacct") == []
+
+
+def test_a_job_that_left_no_trace_was_taken_out_of_the_queue(programs, tmp_path):
+    """Without accounting nobody else knows; one that began has a log, be it empty."""
+    programs.make("squeue")
+    runs = [submitted(tmp_path, index) for index in range(2)]
+    folder = tmp_path / ".slurm" / "h2-abc"
+    folder.mkdir(parents=True)
+    (folder / "22_1_0_log.err").touch()
+    states = [row.state for row in rows(runs, scheduler.look(runs))[0]]
+    assert states == ["CANCELLED", "DEAD"]
 
 
 def test_settled_and_local_runs_are_no_business_of_slurms(programs, tmp_path):

@@ -81,6 +81,15 @@ def test_the_way_to_the_cluster_is_kept():
     assert clean(needed | {"SLURM_EXIT_ERROR": "1", "SBATCH_QOS": "x"}) == needed
 
 
+def test_other_jobs_that_a_wrapper_speaks_of_are_not_taken_for_ours(filtered, tmp_path):
+    """Cancelling would end one of them, which may be another user's of the account."""
+    filtered.make("sbatch", "job 3 of 9 may start\nSubmitted batch job 7\nYour last job 5 failed\n")
+    submit_to_slurm(tmp_path, [make_plan(parse_spec(SPEC, "h.toml"))], Site(), Request(), None)
+    submission = list_runs(tmp_path)[0].read_submission()
+    assert submission is not None
+    assert submission.job_id == "7"
+
+
 def test_what_a_wrapper_says_beside_the_answer_is_not_taken_for_it(programs, tmp_path):
     run = make_run(tmp_path)
     run.write_submission(Submission(scheduler="slurm", job_id="22_0", job_name="h2-abc"))

@@ -365,15 +365,40 @@ def test_a_cancelled_job_whose_worker_was_killed_is_on_its_way_to_cancelled(run)
 
 @pytest.mark.parametrize("is_answered", [True, False])
 def test_a_job_whose_worker_was_asked_to_stop_says_so(run, alive, is_answered):
-    """By whom does not matter; that an earlier attempt was asked does not count."""
+    """By whom does not matter; that the worker of another attempt was asked does not count.
+
+    Nor does it when that was on a host whose clock is ahead.
+    """
     job = active(age_s=10) if is_answered else None
-    run.append_attempt("stop", how="deadline")
-    give_to_slurm(run, started_at=time.time())
+    now = time.time()
+    run.append_attempt("stop", how="deadline", worker_pid=NOBODY, time=now + 200)
+    run.append_attempt("stop", how="deadline", worker_pid=alive.pid, host="elsewhere")
+    ours = {"started_at": now, "host": HERE, "worker_pid": alive.pid}
+    give_to_slurm(run, **ours)
     beat(run, alive)
     assert state(run, job) is State.RUNNING
-    run.append_attempt("stop", how="deadline")
+    run.append_attempt("stop", how="deadline", worker_pid=alive.pid, time=now - 200)
     assert state(run, job) is State.STOPPING
-    give_to_slurm(run, started_at=time.time())
+    give_to_slurm(run, **ours | {"worker_pid": NOBODY - 1})
     assert state(run, job) is State.RUNNING
-    give_to_slurm(run, started_at=time.time(), cancelled_at=time.time())
+    give_to_slurm(run, **ours, cancelled_at=time.time())
     assert state(run, job) is State.STOPPING
+
+
+def test_a_job_whose_last_processes_are_being_ended_is_stopping(run):
+    """It may come back, and then SLURM tells the start of its next attempt, not of this one."""
+    ending = JobState(Stage.ACTIVE, "22_3", is_ending=True)
+    give_to_slurm(run, started_at=time.time() - 5)
+    assert state(run, ending) is State.STOPPING
+    for outcome, expected in ((Outcome.PREEMPTED, "STOPPING"), (Outcome.FINISHED, "FINISHED")):
+        run.write_outcome(OutcomeRecord(outcome=outcome))
+        assert state(run, ending) == expected
+
+
+def test_a_job_that_goes_on_in_silence_says_what_that_can_mean(run):
+    """Hosts whose clocks differ by minutes cannot tell a worker that hangs from one that works."""
+    give_to_slurm(run, started_at=time.time() - 500)
+    beat(run, Process("elsewhere", 1, 1), time=time.time() - 200)
+    row = examine(run, {run.path: active(age_s=510)})
+    assert row.state is State.DEAD
+    assert row.message.startswith("silent for 120 s, and its job goes on")

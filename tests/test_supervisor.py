@@ -102,6 +102,25 @@ RunDir(Path(sys.argv[1])).write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
     assert slurm.calls("scontrol") == []
 
 
+def test_a_run_that_is_cancelled_while_its_worker_is_started_stays_cancelled(run, slurm):
+    """Of a job that others share, that record is all that stops it."""
+    before = run.read_submission()
+    assert before is not None
+    cancelled = replace(before, cancelled_at=time.time())
+    program = "import time; time.sleep(0.1)"
+
+    class Slow(Supervisor):
+        def _prepare(self, run: RunDir, rank: Rank) -> None:
+            run.write_submission(cancelled)
+
+    command = (sys.executable, "-c", program)
+    Slow(str(run.path), "h2-abc", command, 1.0).supervise(JOB)
+    submission = run.read_submission()
+    assert submission is not None
+    assert submission.cancelled_at is not None
+    assert submission.worker is not None
+
+
 def test_of_many_signals_the_worker_hears_one_and_its_element_alone_is_requeued(run, slurm):
     """SLURM signals the whole tree, and warns before it terminates."""
     signals = (signal.SIGURG, signal.SIGCONT, signal.SIGTERM, signal.SIGURG)

@@ -26,6 +26,10 @@ WITHOUT_A_WORD = (
     "the job ended without a word of the worker or its supervisor; "
     "vmcjob logs --err has SLURM's, vmcjob resume goes on"
 )
+SILENT = (
+    f"silent for {STALE_S:g} s, and its job goes on: it hangs, or the clocks of hosts differ; "
+    "vmcjob cancel ends it"
+)
 TRAINED_ONLY = "trained only, so without an energy: evaluate.steps is 0"
 NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
@@ -71,6 +75,7 @@ class JobState:
     is_cancelled: bool = False
     started_at: float | None = None
     is_suspended: bool = False  # its processes stand still, and give no sign of life
+    is_ending: bool = False  # its last processes are being ended; it may come back
 
 
 Queue = Mapping[Path, JobState]
@@ -260,7 +265,8 @@ def _judge_active(seen: Observation, submission: Submission, job_started_at: flo
     has_ended = outcome is not None and outcome.time >= job_started_at
     if outcome is not None and has_ended and not _is_resumable(outcome):
         return State(outcome.outcome)
-    if has_ended or submission.cancelled_at is not None:
+    is_ending = seen.job is not None and seen.job.is_ending
+    if has_ended or is_ending or submission.cancelled_at is not None:
         return State.STOPPING
     if seen.is_worker_alive or (seen.job is not None and seen.job.is_suspended):
         return _at_work(seen)
@@ -278,10 +284,11 @@ def _is_told_to_stop(run: RunDir, submission: Submission | None) -> bool:
     """Whether a job's worker was asked to stop: cancelled, or by its supervisor, which notes it."""
     if submission is None or not submission.is_job:
         return False
-    began = submission.started_at or 0.0
-    stops = (line.get("time") for line in run.read_attempts() if line.get("event") == "stop")
-    is_told = any(isinstance(time, float) and time >= began for time in stops)
-    return is_told or submission.cancelled_at is not None
+    if submission.cancelled_at is not None:
+        return True
+    worker = "stop", submission.host, submission.worker_pid  # no times: clocks of hosts differ
+    lines = run.read_attempts()
+    return any((it.get("event"), it.get("host"), it.get("worker_pid")) == worker for it in lines)
 
 
 def _is_here(seen: Observation) -> bool:
@@ -327,7 +334,9 @@ def _explain_death(run: RunDir, seen: Observation) -> str:
         how = str(last.get("how"))
         end = f"was killed by {how}" if how.startswith("SIG") else f"ended: {how}"
         return f"{who} {end}; vmcjob resume goes on"
-    return WITHOUT_A_WORD if job is not None and job.stage is Stage.ENDED else ""
+    if job is not None and job.stage is Stage.ENDED:
+        return WITHOUT_A_WORD
+    return "" if job is None else SILENT
 
 
 def _workers(

@@ -29,6 +29,7 @@ from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
     Cancellation,
     Heartbeat,
+    Outcome,
     OutcomeRecord,
     Record,
     Submission,
@@ -242,6 +243,13 @@ class RunDir(RunResults):
     def read_outcome(self) -> OutcomeRecord | None:
         """How the last attempt ended, None while one runs or when it could not say."""
         return _read(OutcomeRecord, self.outcome_path)
+
+    def read_end(self, submission: Submission) -> Outcome | None:
+        """What a submission has come to for good: None as long as something is left to do."""
+        outcome = self.read_outcome()
+        if outcome is None or outcome.outcome is Outcome.PREEMPTED:
+            return None
+        return outcome.outcome if submission.has_come_to(outcome) else None
 
     def reserve(self) -> None:
         """Keep some space for the outcome; RunDirError when there is none left."""

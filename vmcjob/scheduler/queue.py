@@ -7,13 +7,15 @@ from pathlib import Path
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Outcome, RunDir, Submission
 from vmcjob.scheduler.registry import backends
-from vmcjob.status import JobState, Queue
+from vmcjob.status import JobState, Queue, Stage
 
 REFRESH_S = 10.0  # a cluster's controller is shared: between two looks of one watching process
 
 
 def look(runs: Iterable[RunDir]) -> Queue:
     """What is known about those of the runs that a batch system was given and are not settled.
+
+    Of those that have failed only what matters then: that somebody has put a job back.
 
     SchedulerError if one cannot be asked. Of a batch system that is not of this machine, or of
     this vmcjob, nothing is known.
@@ -24,7 +26,12 @@ def look(runs: Iterable[RunDir]) -> Queue:
         theirs = {run: s for run, s in asked.items() if s.scheduler == backend.name}
         if theirs:
             found |= backend.look(theirs)
-    return found
+    return {
+        run.path: job
+        for run, submission in asked.items()
+        if (job := found.get(run.path))
+        and (job.stage is Stage.WAITING or run.read_end(submission) is not Outcome.FAILED)
+    }
 
 
 class Watch:
@@ -54,7 +61,4 @@ def _open_submission(run: RunDir) -> Submission | None:
     submission = run.read_submission()
     if submission is None or not submission.is_job:
         return None
-    outcome = run.read_outcome()
-    if outcome is None or outcome.outcome is Outcome.PREEMPTED:
-        return submission
-    return None if submission.has_come_to(outcome) else submission
+    return submission if run.read_end(submission) in (None, Outcome.FAILED) else None

@@ -157,6 +157,9 @@ def _record_start(
     run: RunDir, submission: Submission, job: BatchContext, worker: subprocess.Popen[bytes] | None
 ) -> None:
     """Say that the job has started, and who works on the run."""
+    latest = run.read_submission()
+    if latest is not None and latest.job_name == submission.job_name:
+        submission = latest  # it may have been cancelled while the image was being checked
     ours = Process.of_pid(os.getpid())
     theirs = None if worker is None else Process.of_pid(worker.pid)
     run.write_submission(

@@ -10,6 +10,7 @@ from vmcjob.slurm_environment import plain
 
 TIMEOUT_S = 15.0  # SLURM takes ten to say that nobody listens, and retries the rest for a minute
 _JOB_ID = re.compile(r"\d+(\+\d+)?(_(\d+|\[[^]|]*\]))?")  # 22, 22+1, 22_3, 22_[4-6,9%2]
+_SUBMITTED = re.compile(r"Submitted batch job (\d+)")
 _RETRY = re.compile(r", attempt number -?\d+$")
 
 
@@ -48,6 +49,14 @@ def fields(text: str, count: int) -> Iterator[list[str]]:
         columns = line.split("|", count - 1)
         if len(columns) == count and _JOB_ID.fullmatch(columns[0]):
             yield columns
+
+
+def submitted_id(answer: str) -> str:
+    """The id of the job that sbatch was given; a wrapper may speak of others, before and after."""
+    found = _SUBMITTED.findall(answer)
+    if not found:
+        raise SchedulerError(f"sbatch: expected 'Submitted batch job ...', got {answer.strip()!r}")
+    return found[-1]
 
 
 def words(stderr: str) -> str:

@@ -54,17 +54,28 @@ def find_logs(run: RunDir, rank: int | None) -> list[Path]:
 
     NotFoundError if there is none yet.
     """
+    found = _logs(run, rank)
+    if not found:
+        where = f" beside rank {rank}" if rank else ""
+        raise NotFoundError(
+            f"{run.path.name}: its job has not said anything{where} yet, or it was pruned"
+        )
+    return found
+
+
+def has_logs(run: RunDir) -> bool:
+    """Whether the run's latest job has begun: its first act is to open them."""
+    return bool(_logs(run, None))
+
+
+def _logs(run: RunDir, rank: int | None) -> list[Path]:
+    """What there is of the logs of the run's latest job."""
     found: list[Path] = []
     if job := _job(run):
         folder, job_id = job
         for end in ("err", "out"):
             task = "[0-9]*" if rank is None else rank  # submitit's name for it
             found += sorted(folder.glob(f"{job_id}_{task}_log.{end}"))
-    if not found:
-        where = f" beside rank {rank}" if rank else ""
-        raise NotFoundError(
-            f"{run.path.name}: its job has not said anything{where} yet, or it was pruned"
-        )
     return found
 
 

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.scheduler.slurm import commands
+from vmcjob.scheduler.slurm import commands, jobfiles
 from vmcjob.status import JobState, Queue, Stage
 
 Key = tuple[str, int | None]
@@ -16,8 +16,9 @@ Key = tuple[str, int | None]
 
 MAX_ARGUMENT = 100_000  # bytes; Linux refuses a single argument of more than 131071
 WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"}
-ACTIVE = {"RUNNING", "COMPLETING", "STAGE_OUT", "SIGNALING", "RESIZING"}
+ACTIVE = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
 SUSPENDED = {"SUSPENDED", "STOPPED"}
+MAX_SKEW_S = 3600.0  # between the clocks of this host and the accounting's
 PAUSE = "suspended by SLURM; goes on when it is resumed"
 REASONS: Mapping[str, str] = {
     "None": "waits for the scheduler to look at it",
@@ -27,6 +28,7 @@ REASONS: Mapping[str, str] = {
     "Dependency": "waits for another job",
     "DependencyNeverSatisfied": "waits for a job that has failed; cancel it",
     "JobHeldUser": "held by its owner; scontrol release lets it go",
+    "job requeued in held state": "requeued and held; scontrol release lets it go",
     "JobHeldAdmin": "held by an administrator",
     "PartitionTimeLimit": "asks for more time than the partition allows; cancel it",
     "MaxMemPerLimit": "asks for more memory than the partition allows; cancel it",
@@ -67,11 +69,11 @@ def look(asked: Mapping[RunDir, Submission]) -> Queue:
     begun = {_key(s) for s in asked.values() if s.started_at is not None}
     names = sorted({s.job_name for s in asked.values() if s.job_name})
     states = {key: _state_of(line, key in begun) for key, line in _latest(_squeue(names)).items()}
-    lost = [s for s in asked.values() if _key(s) not in states]
+    open_ones = {run: s for run, s in asked.items() if run.read_end(s) is None}
+    lost = [s for s in open_ones.values() if _key(s) not in states]
     if lost:
         states |= dict(_sacct(lost))
-    forgotten = JobState(Stage.ENDED)
-    return {run.path: states.get(_key(s), forgotten) for run, s in asked.items()}
+    return {run.path: states.get(_key(s)) or _forgotten(run, s) for run, s in asked.items()}
 
 
 def explain(reason: str, start: float | None = None, *, has_begun: bool = False) -> str:
@@ -89,6 +91,12 @@ def explain(reason: str, start: float | None = None, *, has_begun: bool = False)
     if word not in REASONS and word.startswith(("QOS", "Assoc", "Max")):
         return f"at a limit of the account or its quality of service ({word})"
     return REASONS.get(word, f"waits: {word}")
+
+
+def _forgotten(run: RunDir, submission: Submission) -> JobState:
+    """A job that nobody knows any more: over, and if it has left no trace, before it began."""
+    has_begun = submission.started_at is not None or jobfiles.has_logs(run)
+    return JobState(Stage.ENDED, is_cancelled=submission.job_id is not None and not has_begun)
 
 
 def _key(submission: Submission) -> Key:
@@ -123,7 +131,7 @@ def _number(job_id: str) -> int:
 def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, JobState]]:
     """What the accounting remembers; nothing where there is none."""
     names = ",".join(sorted({s.job_name for s in lost if s.job_name}))
-    since = int(min(s.submitted_at for s in lost))
+    since = min(s.submitted_at for s in lost) - MAX_SKEW_S
     columns = "--format=JobID,JobName,State,Start"
     which = [f"--name={names}"] if len(names) < MAX_ARGUMENT else []
     # sacct reads the seconds since the epoch only in this form.
@@ -140,7 +148,9 @@ def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, JobState]]:
         for job_id in _elements(job_ids)
     )
     for key, line in _latest(lines).items():
-        yield key, _state_of(line)
+        state = _state_of(line)
+        # What the queue does not have is over, also where the accounting has missed its end.
+        yield key, state if state.stage is Stage.ENDED else JobState(Stage.ENDED, line.job_id)
 
 
 def _state_of(line: _Line, has_begun: bool = False) -> JobState:
@@ -152,6 +162,8 @@ def _state_of(line: _Line, has_begun: bool = False) -> JobState:
         )
     if word in SUSPENDED:
         return JobState(Stage.ACTIVE, line.job_id, PAUSE, started_at=start, is_suspended=True)
+    if word == "COMPLETING":  # of one that comes back, the start is that of its next attempt
+        return JobState(Stage.ACTIVE, line.job_id, is_ending=True)
     if word in ACTIVE:
         return JobState(Stage.ACTIVE, line.job_id, started_at=start)
     is_cancelled = word == "CANCELLED"
