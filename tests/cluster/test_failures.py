@@ -190,7 +190,7 @@ def test_filters_and_banners_of_a_users_shell_hide_no_job(room):
     """Nor do they move one: a run that looks dead would be submitted a second time."""
     noisy = room
     for name in ("squeue", "scancel", "sbatch", "scontrol"):
-        noisy = wrap(noisy, name, 'echo "Be | kind | to | the | queue"')
+        noisy = wrap(noisy, name, 'echo "Be | kind | to | job 1 | of the queue"')
     filters = ("SQUEUE_PARTITION", "SCANCEL_PARTITION", "SACCT_FEDERATION", "SBATCH_PARTITION")
     noisy = replace(noisy, extra={**noisy.extra} | dict.fromkeys(filters, "scavenge"))
     spec = noisy.spec(train=5, evaluate=40)

@@ -1,0 +1,83 @@
+"""What users and operators do to jobs by SLURM's own programs: no run is stranded or doubled."""
+
+import json
+
+import pytest
+
+from tests.cluster.cluster import Room, is_computing, n_starts
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+def status(room: Room) -> tuple[str, str]:
+    """State and message of the only run."""
+    (row,) = room.status()
+    return row["state"], row["message"]
+
+
+def reason_to_skip(room: Room) -> str:
+    """Why submitting again leaves the only run alone."""
+    done = json.loads(room.run("submit", "--json", "h.toml"))
+    assert done["submitted"] == []
+    return done["skipped"][0]["reason"]
+
+
+def test_a_job_that_is_held_moved_suspended_and_requeued_stays_the_only_one_of_its_run(room):
+    room.run("submit", "--extra", "hold", room.spec(evaluate=20_000))
+    (job_id,) = room.cluster.job_ids(room.cwd)
+
+    def tell(command: str, *changes: str) -> None:
+        job = [f"JobId={job_id}"] if changes else [job_id]
+        room.cluster.call("scontrol", command, *job, *changes)
+
+    tell("update", "Partition=scavenge", "TimeLimit=00:10:00")
+    assert reason_to_skip(room).startswith("queued")
+    tell("release")
+    run = room.only_run()
+    room.wait_until(lambda: is_computing(run), "it computes")
+    tell("suspend")
+    assert status(room) == ("RUNNING", "suspended by SLURM; goes on when it is resumed")
+    assert reason_to_skip(room).startswith("running")
+    tell("resume")
+    tell("requeuehold")
+    seen: list[str] = []
+
+    def is_queued() -> bool:
+        seen.append(status(room)[0])
+        return seen[-1] == "QUEUED"
+
+    room.wait_until(is_queued, "it waits again")
+    assert set(seen) <= {"STOPPING", "QUEUED"}
+    assert status(room)[1] == "requeued and held; scontrol release lets it go"
+    assert reason_to_skip(room).startswith("queued")
+    tell("release")
+    room.wait_for(FINISHED=1)
+    assert (room.status()[0]["job_id"], n_starts(run)) == (job_id, 2)
+
+
+def test_a_failed_job_that_is_put_back_is_not_joined_by_another(room):
+    room.run("submit", "--extra", "hold", room.spec(evaluate=40))
+    run, (job_id,) = room.only_run(), room.cluster.job_ids(room.cwd)
+    run.store_path.write_text("not a store")
+    room.cluster.call("scontrol", "release", job_id)
+    room.wait_for(FAILED=1)
+    run.store_path.unlink()
+    room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has left the queue")
+    room.cluster.call("scontrol", "requeuehold", job_id)
+    assert status(room)[0] == "QUEUED"
+    assert reason_to_skip(room).startswith("queued")
+    room.cluster.call("scontrol", "release", job_id)
+    room.wait_for(FINISHED=1)
+
+
+def test_a_job_that_was_taken_out_of_the_queue_stays_cancelled_when_slurm_has_forgotten_it(room):
+    """Without accounting, nobody else remembers who did it."""
+    room.run("submit", "--extra", "hold", room.spec(evaluate=40))
+    (job_id,) = room.cluster.job_ids(room.cwd)
+    room.cluster.call("scancel", job_id)
+    assert status(room)[0] == "CANCELLED"
+    command = ("squeue", "--noheader", "--states=all", "--format=%i")
+    room.wait_until(lambda: job_id not in room.cluster.call(*command).split(), "it is forgotten")
+    assert status(room)[0] == "CANCELLED"
+    room.run("submit", "h.toml")
+    room.wait_for(FINISHED=1)
