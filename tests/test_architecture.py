@@ -1,6 +1,8 @@
 """Who may import whom: the rooms of the house and the doors between them."""
 
 import ast
+import subprocess
+import sys
 from collections.abc import Iterator
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -16,8 +18,7 @@ ROOMS: dict[str, set[str]] = {
     "spec": {"document", "resources"} | BASE,
     "plan": {"spec"} | BASE,
     "site": {"document", "resources"} | BASE,
-    "storefiles": set(),
-    "rundir": {"storefiles"} | BASE,
+    "rundir": {"store"} | BASE,
     "protocol": {"rundir"} | BASE,
     "scheduler": {
         "plan",
@@ -41,7 +42,7 @@ ROOMS: dict[str, set[str]] = {
     | BASE,
     "status": {"rundir"} | BASE,
     "prune": {"rundir", "status", "scheduler"} | BASE,
-    "store": {"storefiles"} | BASE,
+    "store": BASE,
     "stats": set(),
     "aggregate": {"store", "stats", "verdict"} | BASE,
     "verdict": {"stats"},
@@ -130,6 +131,20 @@ def test_no_backend_is_spoken_to_but_through_the_contract(path: Path) -> None:
         is_at_home = _dotted(path).startswith((home, "vmcjob.scheduler.__init__"))
         assert is_at_home or not [name for name in imports(path) if name.startswith(home)]
     assert "job_name is" not in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("room", ["status", "scheduler", "supervisor", "store.peek", "prune"])
+def test_login_nodes_import_nothing_heavy(room: str) -> None:
+    """Whatever a room imports, and what that imports: JAX, NumPy and Zarr take seconds."""
+    program = f"import sys, vmcjob.{room}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert loaded.returncode == 0, loaded.stderr
+    assert not {"jax", "numpy", "zarr", "submitit", "rich"} & set(loaded.stdout.split())
+
+
+@pytest.mark.parametrize("path", [p for _, p in modules()], ids=lambda p: p.name)
+def test_only_the_store_knows_the_files_of_zarr(path: Path) -> None:
+    assert "store" in path.parts or "zarr.json" not in path.read_text("utf-8")
 
 
 @pytest.mark.parametrize("path", [p for _, p in modules()], ids=lambda p: p.name)

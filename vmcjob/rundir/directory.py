@@ -38,6 +38,7 @@ from vmcjob.rundir.records import (
     parse_object,
 )
 from vmcjob.rundir.results import RunResults
+from vmcjob.store import peek
 
 T = TypeVar("T")
 
@@ -326,7 +327,7 @@ class RunDir(RunResults):
             write_whole(staging.spec_path, spec_text)
             write_whole(staging.record_path, encode(record))
             if start is not None:
-                shutil.copytree(start, staging.start_path, ignore=_snapshots)
+                peek.copy_start(start, staging.start_path)
             if make_store is not None:
                 make_store(staging.store_path)
             if aside is not None:
@@ -335,11 +336,6 @@ class RunDir(RunResults):
             os.rename(staging.path, self.path)
         finally:
             shutil.rmtree(staging.path, ignore_errors=True)
-
-
-def _snapshots(folder: str, names: list[str]) -> list[str]:
-    """What a copy of a store leaves out: nobody begins with it, and it is most of the bytes."""
-    return [name for name in names if name == "c" and os.path.basename(folder) == "r"]
 
 
 def _read(kind: type[T], path: Path) -> T | None:

@@ -33,13 +33,13 @@ from vmcjob.store.layout import (
     build,
     build_orbitals,
 )
+from vmcjob.store.peek import missing_rows
 from vmcjob.store.slot import (
     Checkpoint,
     SlotContent,
     SlotDamageError,
     Slots,
 )
-from vmcjob.storefiles import missing_rows
 
 # Threads that write at once: they wait for the disk, not for the processor.
 WRITERS = 8
