@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from tests.ansatze import ANSATZE, small_psiformer
+from tests.wavefunctions import Clamped
 from vmcjob import fwdlap
-from vmcjob.vmc.ansatz import WaveFunction, make_log_psi
-from vmcjob.vmc.ansatz.determinants import log_abs_sum_det
+from vmcjob.vmc.ansatz.determinants import sum_of_determinants
 from vmcjob.vmc.system import System
 
 ATOM = ((0.0, 0.0, 0.0),)
@@ -50,7 +50,7 @@ def test_layer_norm_equals_its_dense_hessian() -> None:
 def test_determinants_take_the_closed_form_behind_their_own_derivative() -> None:
     """By two jvps they would cost ten times as much, and solve triangular systems by the batch."""
     stack = jax.random.normal(jax.random.key(0), (4, 10, 10))
-    front = fwdlap.laplacian(lambda x: log_abs_sum_det((x * stack,)))
+    front = fwdlap.laplacian(lambda x: sum_of_determinants((x * stack,)).log_abs)
     assert "triangular_solve" not in str(jax.make_jaxpr(front)(stack[0]))
 
 
@@ -58,20 +58,20 @@ def test_a_singular_determinant_beside_others_adds_nothing() -> None:
     """0 · ∞ must not spoil the sum: far from all nuclei one determinant underflows first."""
     stack = jax.random.normal(jax.random.key(0), (2, 4, 4))
     x = jnp.ones((4, 4))
-    alone = fwdlap.laplacian(lambda x: log_abs_sum_det((x * stack[:1],)))(x)
-    beside = fwdlap.laplacian(lambda x: log_abs_sum_det((x * stack.at[1].set(0.0),)))(x)
+    alone = fwdlap.laplacian(lambda x: sum_of_determinants((x * stack[:1],)).log_abs)(x)
+    beside = fwdlap.laplacian(lambda x: sum_of_determinants((x * stack.at[1].set(0.0),)).log_abs)(x)
     np.testing.assert_allclose(beside.gradient, alone.gradient, rtol=1e-12)
     np.testing.assert_allclose(beside.laplacian, alone.laplacian, rtol=1e-12)
 
 
-def compare_with_dense_hessian(net: WaveFunction, system: System) -> None:
+def compare_with_dense_hessian(net: Clamped, system: System) -> None:
     """Value, gradient and Laplacian by fwdlap and by JAX's own derivatives, to 1e-9."""
     r = jax.random.normal(jax.random.key(1), (3, system.n_electrons, 3))
     params = jax.jit(net.init)(jax.random.key(0), r[0])
     params = jax.tree.map(lambda leaf: leaf + 0.1, params)  # no term is silent
 
     def log_psi(x: jax.Array) -> jax.Array:
-        return make_log_psi(net)(params, x)
+        return net.log_psi(params, x)
 
     def dense(x: jax.Array) -> fwdlap.Jet:
         hessian = jax.hessian(lambda flat: log_psi(flat.reshape(x.shape)))(x.reshape(-1))

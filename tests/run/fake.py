@@ -23,18 +23,9 @@ from vmcjob.spec import JobSpec
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, Trust, UpdateInfo
 from vmcjob.vmc.hartree_fock import HartreeFock
-from vmcjob.vmc.loop import (
-    COMPARE,
-    EQUILIBRATE,
-    EVALUATE,
-    INITIAL,
-    PRETRAIN,
-    TRAIN,
-    WARMUP,
-    Step,
-    stream,
-)
+from vmcjob.vmc.loop import Step
 from vmcjob.vmc.pretrain import PretrainInfo
+from vmcjob.vmc.streams import Stream
 
 Number = Any  # NumPy's numbers, where the worker expects what comes back from devices as JAX's
 PROGRAM = ("-m", "tests.run.fake")
@@ -51,25 +42,25 @@ class HarmonicWell:
     chunk_divisor: int = 1  # only for those who look at it
 
     def warmup_step(self) -> Step:
-        return self._make_step(self._sample, WARMUP)
+        return self._make_step(self._sample, Stream.WARMUP)
 
     def train_step(self) -> Step:
-        return self._make_step(self._train, TRAIN)
+        return self._make_step(self._train, Stream.TRAIN)
 
     def equilibrate_step(self) -> Step:
-        return self._make_step(self._sample, EQUILIBRATE)
+        return self._make_step(self._sample, Stream.EQUILIBRATE)
 
     def evaluate_step(self) -> Step:
-        return self._make_step(self._evaluate, EVALUATE)
+        return self._make_step(self._evaluate, Stream.EVALUATE)
 
     def compare_step(self) -> Step:
-        return self._make_step(self._evaluate, COMPARE)
+        return self._make_step(self._evaluate, Stream.COMPARE)
 
     def step(self) -> Step:
         """One of pretraining."""
-        return self._make_step(self._pretrain, PRETRAIN)
+        return self._make_step(self._pretrain, Stream.PRETRAIN)
 
-    def _make_step(self, work: Callable[..., tuple[LoopState, Any]], kind: int) -> Step:
+    def _make_step(self, work: Callable[..., tuple[LoopState, Any]], kind: Stream) -> Step:
         def step(state: LoopState, index: jax.Array) -> tuple[LoopState, Any]:
             time.sleep(STEP_S)
             host = jax.tree.map(np.asarray, state)
@@ -82,7 +73,7 @@ class HarmonicWell:
 
         return step
 
-    def _move(self, state: LoopState, kind: int, index: int) -> tuple[LoopState, Number]:
+    def _move(self, state: LoopState, kind: Stream, index: int) -> tuple[LoopState, Number]:
         """Walkers after a Metropolis move on each device; what all devices hold alike, once."""
         params, memory, width, average = (
             jax.tree.map(lambda leaf: leaf[0], tree)
@@ -91,9 +82,7 @@ class HarmonicWell:
         n_devices, accepted, moved = len(state.chain.r), [], []
         for device, r in enumerate(state.chain.r):
             number = jax.process_index() * n_devices + device
-            random = np.random.default_rng(
-                [self.spec.seed, stream(kind, self.retry), index, number]
-            )
+            random = np.random.default_rng([self.spec.seed, kind.number(self.retry), index, number])
             new = r + (width * random.normal(size=r.shape)).astype(r.dtype)
             change = -params["a"] * np.sum(new**2 - r**2, axis=(1, 2))  # of 2 log|ψ|
             is_accepted = np.log(random.uniform(size=len(r))) < change
@@ -113,19 +102,19 @@ class HarmonicWell:
         return e_loc, energy, _mean((e_loc - energy) ** 2)
 
     def _sample(
-        self, state: LoopState, acceptance: Number, index: int, kind: int
+        self, state: LoopState, acceptance: Number, index: int, kind: Stream
     ) -> tuple[LoopState, Number]:
-        return (self._tuned(state, acceptance) if kind == WARMUP else state), acceptance
+        return (self._tuned(state, acceptance) if kind == Stream.WARMUP else state), acceptance
 
     def _evaluate(
-        self, state: LoopState, acceptance: Number, index: int, kind: int
+        self, state: LoopState, acceptance: Number, index: int, kind: Stream
     ) -> tuple[LoopState, StepInfo]:
         _, energy, variance = self._measure(state)
         is_finite = _is_finite(energy, variance, state.params["a"])
         return state, StepInfo(energy, variance, acceptance, state.chain.width, None, is_finite)
 
     def _train(
-        self, state: LoopState, acceptance: Number, index: int, kind: int
+        self, state: LoopState, acceptance: Number, index: int, kind: Stream
     ) -> tuple[LoopState, StepInfo]:
         """One step down the gradient 2 cov(E_loc, ∂ log ψ/∂a), with momentum."""
         e_loc, energy, variance = self._measure(state)
@@ -149,7 +138,7 @@ class HarmonicWell:
         return new, info
 
     def _pretrain(
-        self, state: LoopState, acceptance: Number, index: int, kind: int
+        self, state: LoopState, acceptance: Number, index: int, kind: Stream
     ) -> tuple[LoopState, PretrainInfo]:
         """A tenth of the way to a = 1, the exact one."""
         distance = state.params["a"] - 1
@@ -175,7 +164,7 @@ class WellCalculation:
 
     def initial_state(self) -> LoopState:
         """Depends on the seed alone."""
-        random = np.random.default_rng([self.spec.seed, INITIAL])
+        random = np.random.default_rng([self.spec.seed, Stream.INITIAL])
         sampler = self.spec.sampler
         width: Number = np.float64(sampler.width)
         shape = (sampler.walkers, self.spec.system.n_electrons, 3)

@@ -1,7 +1,7 @@
 """What every ansatz is, whatever its orbitals: antisymmetric, at its cusps, anywhere in space."""
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from typing import NamedTuple
 
 import jax
@@ -10,13 +10,14 @@ import numpy as np
 import pytest
 
 from tests.ansatze import ANSATZE
-from vmcjob.vmc.ansatz import make_log_psi, make_orbitals
-from vmcjob.vmc.ansatz.determinants import Stacks, log_abs_sum_det
+from tests.wavefunctions import Clamped, make_local_energy
+from vmcjob.vmc.ansatz import make_psi
+from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.ansatz.envelopes import shell
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow
-from vmcjob.vmc.contracts import LogPsi, Params
-from vmcjob.vmc.hamiltonian import make_local_energy
-from vmcjob.vmc.system import System
+from vmcjob.vmc.contracts import LogPsi, Nuclei, Params
+from vmcjob.vmc.system import System, nuclei_of
+from vmcjob.vmc.wavefunction import ratio
 
 pytestmark = pytest.mark.usefixtures("float64")
 CARBON_LIKE = System(((0.0, 0.0, 0.0), (0.0, 0.5, 1.0)), (4, 1), 3, 2)
@@ -29,6 +30,7 @@ full_and_blocks = pytest.mark.parametrize("full", [True, False], ids=["full", "b
 class Case(NamedTuple):
     """A small wave function, parameters without any special value, and one walker."""
 
+    net: Clamped
     log_psi: LogPsi
     orbitals: Callable[[Params, jax.Array], Stacks]
     params: Params
@@ -41,7 +43,7 @@ def make(name: str, full: bool = True, system: System = CARBON_LIKE) -> Case:
     net = ANSATZE[name](system, DETERMINANTS, full)
     r = jax.random.normal(jax.random.key(1), (system.n_electrons, 3))
     params = any_params(jax.eval_shape(net.init, jax.random.key(0), r))
-    return Case(jax.jit(make_log_psi(net)), jax.jit(make_orbitals(net)), params, r)
+    return Case(net, jax.jit(net.log_psi), jax.jit(net.orbitals), params, r)
 
 
 def any_params(shapes: Params) -> Params:
@@ -64,16 +66,47 @@ def psi_without_jastrow(stacks: Stacks) -> float:
 @full_and_blocks
 def test_permuting_like_spins_leaves_the_modulus_unchanged(name, full) -> None:
     """|ψ| is symmetric within a spin, Jastrow factor included."""
-    log_psi, _, params, r = make(name, full)
+    _, log_psi, _, params, r = make(name, full)
     permuted = r[jnp.array([2, 0, 1, 4, 3])]
     np.testing.assert_allclose(log_psi(params, permuted), log_psi(params, r), rtol=1e-11)
 
 
 @every_ansatz
 @full_and_blocks
+def test_the_phase_is_the_sign_of_the_wave_function(name, full) -> None:
+    """Against determinants by NumPy; and exchanging like spins turns it, as a ratio has it."""
+    net, _, orbitals, params, r = make(name, full)
+    swapped = r[jnp.array([1, 0, 2, 3, 4])]
+    here, there = net.psi(params, r), net.psi(params, swapped)
+    assert here.phase == np.sign(psi_without_jastrow(orbitals(params, r))) == -there.phase
+    nuclei = nuclei_of(CARBON_LIKE)
+    found = jax.jit(partial(ratio, make_psi(net.net)))(params, swapped, r, nuclei)
+    np.testing.assert_allclose(found, -1.0, rtol=1e-10)
+
+
+@every_ansatz
+def test_nuclei_are_arguments_that_can_be_derived_by(name) -> None:
+    """Σ_I ∂/∂R_I + Σ_i ∂/∂r_i = 0: nothing changes when all is moved. Catches a constant nucleus.
+
+    And charges count where a wave function knows them.
+    """
+    net, _, _, params, r = make(name)
+
+    def log_psi(r: jax.Array, nuclei: Nuclei) -> jax.Array:
+        return make_psi(net.net)(params, r, nuclei).log_abs
+
+    by_r, by_nuclei = jax.jit(jax.grad(log_psi, (0, 1)))(r, nuclei_of(CARBON_LIKE))
+    assert np.abs(by_nuclei.positions).min() > 1e-6
+    moved = by_r.sum(axis=0) + by_nuclei.positions.sum(axis=0)
+    np.testing.assert_allclose(moved, 0.0, atol=1e-10)
+    assert (np.abs(by_nuclei.charges).min() > 1e-6) == (name == "slater-jastrow")
+
+
+@every_ansatz
+@full_and_blocks
 def test_the_sign_follows_the_parity_of_a_permutation(name, full) -> None:
     """The modulus alone would let a bosonic ansatz pass."""
-    _, orbitals, params, r = make(name, full)
+    _, _, orbitals, params, r = make(name, full)
     before = psi_without_jastrow(orbitals(params, r))
     for order, sign in [([1, 0, 2, 3, 4], -1), ([1, 2, 0, 3, 4], 1), ([1, 0, 2, 4, 3], 1)]:
         after = psi_without_jastrow(orbitals(params, r[jnp.array(order)]))
@@ -84,7 +117,7 @@ def test_the_sign_follows_the_parity_of_a_permutation(name, full) -> None:
 @full_and_blocks
 def test_orbitals_go_with_their_electrons(name, full) -> None:
     """Exchanging like spins exchanges rows, and changes nothing else of any matrix."""
-    _, orbitals, params, r = make(name, full)
+    _, _, orbitals, params, r = make(name, full)
     order = [1, 0, 2, 4, 3]
     rows = [order] if full else [order[:3], [1, 0]]
     before, after = orbitals(params, r), orbitals(params, r[jnp.array(order)])
@@ -96,7 +129,7 @@ def test_orbitals_go_with_their_electrons(name, full) -> None:
 @full_and_blocks
 def test_exchanging_unlike_spins_changes_the_modulus(name, full) -> None:
     """Catches an ansatz that is symmetric in everything, or blind to electrons or to spin."""
-    log_psi, _, params, r = make(name, full)
+    _, log_psi, _, params, r = make(name, full)
     exchanged = r[jnp.array([3, 1, 2, 0, 4])]
     assert abs(log_psi(params, exchanged) - log_psi(params, r)) > 1e-3
 
@@ -106,7 +139,7 @@ def test_exchanging_unlike_spins_changes_the_modulus(name, full) -> None:
 @pytest.mark.parametrize(("i", "j", "vanishes"), [(0, 1, True), (3, 4, True), (0, 3, False)])
 def test_the_wave_function_vanishes_only_where_like_spins_meet(name, full, i, j, vanishes) -> None:
     """Pauli: antisymmetry puts a node where like spins meet, and none where unlike ones do."""
-    log_psi, _, params, r = make(name, full)
+    _, log_psi, _, params, r = make(name, full)
     met = log_psi(params, r.at[i].set(r[j] + 1e-9))
     assert (met < log_psi(params, r) - 10.0) == vanishes
 
@@ -123,14 +156,14 @@ def test_the_wave_function_vanishes_only_where_like_spins_meet(name, full, i, j,
 )
 def test_any_charge_and_spin_has_a_finite_wave_function(name, system, full) -> None:
     """Either spin may be empty, and an ion may have more electrons than its nuclei have charge."""
-    log_psi, _, params, r = make(name, full, system)
+    _, log_psi, _, params, r = make(name, full, system)
     assert np.isfinite(log_psi(params, r))
 
 
 @every_ansatz
 def test_a_lone_electron_has_a_finite_gradient(name) -> None:
     """Catches a distance between an electron and itself whose derivative is 0 / 0."""
-    log_psi, _, params, r = make(name, True, System(((0.0, 0.0, 0.0),), (4,), 1, 0))
+    _, log_psi, _, params, r = make(name, True, System(((0.0, 0.0, 0.0),), (4,), 1, 0))
     gradients = jax.tree.leaves(jax.jit(jax.grad(log_psi))(params, r))
     assert all(np.isfinite(gradient).all() for gradient in gradients)
     assert any(np.abs(gradient).max() > 0 for gradient in gradients if gradient.size)
@@ -139,7 +172,7 @@ def test_a_lone_electron_has_a_finite_gradient(name) -> None:
 @every_ansatz
 def test_an_electron_at_a_nucleus_has_a_finite_wave_function(name) -> None:
     """Catches features that divide by a distance; derivatives do not exist there."""
-    log_psi, _, params, r = make(name)
+    _, log_psi, _, params, r = make(name)
     assert np.isfinite(log_psi(params, r.at[0].set(0.0)))
 
 
@@ -178,7 +211,7 @@ def test_blocks_are_full_determinants_that_are_zero_off_the_diagonal(name) -> No
 @pytest.mark.parametrize("name", ["psiformer", "slater-jastrow"])
 def test_the_local_energy_is_finite_where_electrons_meet(name) -> None:
     """Kato: ½ for unlike, ¼ for like spins. A slope wrong by 0.01 would cost 180 hartree."""
-    log_psi, _, params, r = make(name)
+    _, log_psi, _, params, r = make(name)
     local_energy = jax.jit(make_local_energy(log_psi, CARBON_LIKE))
     direction = jnp.array([0.6, 0.0, 0.8])
     for i, j in [(0, 1), (3, 4), (0, 3)]:
@@ -191,8 +224,9 @@ def test_the_jastrow_factor_has_katos_cusp(n_up, slope) -> None:
     """dJ/dr at r = 0 is ¼ for like and ½ for unlike spins."""
     jastrow = CuspJastrow(n_up)
     pair = lambda d: jnp.array([[0.0, 0.0, 0.0], [d, 0.0, 0.0]])  # noqa: E731 -- one expression
-    params = jastrow.init(jax.random.key(0), pair(1.0))
-    derivative = jax.grad(lambda d: make_log_psi(jastrow)(params, pair(d)))(1e-8)
+    nuclei = Nuclei(jnp.zeros((0, 3)), jnp.zeros(0))
+    params = jastrow.init(jax.random.key(0), pair(1.0), nuclei)
+    derivative = jax.grad(lambda d: jastrow.apply(params, pair(d), nuclei))(1e-8)
     np.testing.assert_allclose(derivative, slope, rtol=1e-6)
 
 
@@ -202,19 +236,19 @@ def test_determinants_of_any_size_are_summed(scale) -> None:
     orbitals = jax.random.normal(jax.random.key(3), (4, 8, 8))
     exact = np.log(abs(np.linalg.det(np.asarray(orbitals)).sum())) + 8 * np.log(scale)
     scaled = (orbitals * scale).astype(jnp.float32)
-    np.testing.assert_allclose(log_abs_sum_det((scaled,)), exact, rtol=1e-5)
+    np.testing.assert_allclose(sum_of_determinants((scaled,)).log_abs, exact, rtol=1e-5)
 
 
 def test_determinants_keep_their_signs() -> None:
     """det A + det B with opposite signs partly cancels: log|6 − 2|."""
     orbitals = jnp.stack([jnp.diag(jnp.array([2.0, 3.0])), jnp.diag(jnp.array([-1.0, 2.0]))])
-    np.testing.assert_allclose(log_abs_sum_det((orbitals,)), np.log(4.0), rtol=1e-12)
+    np.testing.assert_allclose(sum_of_determinants((orbitals,)).log_abs, np.log(4.0), rtol=1e-12)
 
 
 def test_a_determinant_that_vanished_is_left_out_of_value_and_gradient() -> None:
     """Far from the nuclei one may underflow before the others; the sum goes on without it."""
     alive = jnp.diag(jnp.array([2.0, 3.0]))
-    value, gradient = jax.value_and_grad(lambda a: log_abs_sum_det((a,)))(
+    value, gradient = jax.value_and_grad(lambda a: sum_of_determinants((a,)).log_abs)(
         jnp.stack([alive, 0.0 * alive])
     )
     np.testing.assert_allclose(value, np.log(6.0), rtol=1e-12)
@@ -223,7 +257,7 @@ def test_a_determinant_that_vanished_is_left_out_of_value_and_gradient() -> None
 
 def test_where_all_determinants_vanished_the_logarithm_is_minus_infinity() -> None:
     """NaN would say that something is wrong, and -∞ that nobody is there."""
-    assert log_abs_sum_det((jnp.zeros((3, 2, 2)),)) == -np.inf
+    assert sum_of_determinants((jnp.zeros((3, 2, 2)),)).log_abs == -np.inf
 
 
 def test_orbitals_fill_shells_in_order() -> None:
@@ -240,4 +274,4 @@ def test_everything_follows_the_precision_of_the_process(name, dtype) -> None:
     r = jax.random.normal(jax.random.key(1), (5, 3))
     params = jax.jit(net.init)(jax.random.key(0), r)
     dtypes = {leaf.dtype for leaf in jax.tree.leaves(params)}
-    assert dtypes == {jnp.dtype(dtype)} == {make_log_psi(net)(params, r).dtype}
+    assert dtypes == {jnp.dtype(dtype)} == {net.log_psi(params, r).dtype}

@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.ansatze import ANSATZE
-from vmcjob.vmc.ansatz import make_log_psi
 from vmcjob.vmc.contracts import Params
 from vmcjob.vmc.system import System
 
@@ -26,7 +25,7 @@ def make(name: str) -> tuple[Any, Any]:
     """log|ψ| of a batch of walkers, and the shapes of its parameters."""
     net = ANSATZE[name](SYSTEM)
     shapes = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((SYSTEM.n_electrons, 3)))
-    return jax.jit(jax.vmap(make_log_psi(net), (None, 0))), shapes
+    return jax.jit(jax.vmap(net.log_psi, (None, 0))), shapes
 
 
 def random_params(shapes: Params, rng: np.random.Generator, size: float) -> Params:

@@ -22,16 +22,15 @@ from tests.vmc.test_kfac import (
     make_kfac,
     random_batch,
 )
+from tests.wavefunctions import LocalEnergy, make_local_energy
 from vmcjob.run.calculation import build
 from vmcjob.run.rollback import NO_CARE, Care
 from vmcjob.run.state import from_arrays, to_arrays
 from vmcjob.spec import parse_spec
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import make_log_psi
-from vmcjob.vmc.contracts import Params
+from vmcjob.vmc.contracts import LocalEnergies, Params
 from vmcjob.vmc.damping import Adaptation, Trial
 from vmcjob.vmc.energy import Clipping
-from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.loop import iterate
 from vmcjob.vmc.schedule import Decay
@@ -50,6 +49,11 @@ def local_energy(params: Params, r: Array) -> Array:
     return -0.5 * alpha**2 + (alpha - 1.0) / jnp.linalg.norm(r[0])
 
 
+def batch_of(local_energy: LocalEnergy) -> LocalEnergies:
+    """Local energies of all walkers from those of one."""
+    return jax.vmap(local_energy, (None, 0))
+
+
 def walkers_of_hydrogen(n: int = 4096) -> np.ndarray:
     """Not drawn, but one in the middle of each n-th of |ψ|²: r² exp(−2 α r)."""
     radius = gammaincinv(3.0, (np.arange(n) + 0.5) / n) / (2.0 * ALPHA)
@@ -59,7 +63,7 @@ def walkers_of_hydrogen(n: int = 4096) -> np.ndarray:
 def make_adaptation(**changes: Any) -> Adaptation:
     options: dict[str, Any] = {
         "log_psi": log_psi,
-        "local_energy": local_energy,
+        "local_energies": batch_of(local_energy),
         "clipping": Clipping(1e9, "mean"),
         "initial": DAMPING,
         "minimum": 1e-3 * DAMPING,
@@ -67,7 +71,6 @@ def make_adaptation(**changes: Any) -> Adaptation:
         "period": 1,
         "decay": 0.9,
         "l2": 0.0,
-        "chunk_divisor": 1,
     }
     return Adaptation(**(options | changes))
 
@@ -83,7 +86,7 @@ def judge(adaptation: Adaptation, params: Params, delta: Array, r: np.ndarray) -
     """What a step is worth, by walkers on all devices."""
 
     def judge_here(r: Array, params: Params) -> Judgement:
-        e_loc = jax.vmap(adaptation.local_energy, (None, 0))(params, r)
+        e_loc = adaptation.local_energies(params, r)
         clipped, _ = adaptation.clipping.apply(e_loc)
         trial = Trial(params, delta, r, clipped, jnp.zeros(()))
         damping = adaptation.after(jnp.asarray(0), jnp.asarray(DAMPING), trial)
@@ -155,7 +158,8 @@ def test_damping_stays_between_its_limits_and_moves_for_a_reason() -> None:
     found = damping_after_a_step(learning_rate=bad, damping=narrow)
     np.testing.assert_allclose(found, 1.05 * DAMPING)
     assert damping_after_a_step(alpha=1.0) == DAMPING
-    broken = make_adaptation(local_energy=lambda params, r: jnp.nan * params["alpha"])
+    nowhere = batch_of(lambda params, r: jnp.nan * params["alpha"])
+    broken = make_adaptation(local_energies=nowhere)
     assert damping_after_a_step(learning_rate=good, damping=broken) > DAMPING
 
 
@@ -199,15 +203,17 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
     assert (damping.initial, damping.minimum, damping.maximum) == (0.01, 1e-4, 1.0)
     assert (damping.period, damping.decay, damping.l2) == (7, 0.8, 0.5)
     assert damping.clipping == first.clipping == Clipping(4.0, "median")
-    assert (damping.chunk_divisor, smaller.chunk_divisor) == (1, 2)
 
 
 @pytest.mark.slow
 def test_samples_and_an_adapted_damping_are_resumed_bit_for_bit() -> None:
     """The samples are drawn anew from seed and step, and λ is in the checkpoint."""
-    log_psi = make_log_psi(NARROW)
+    log_psi = NARROW.log_psi
     adaptation = make_adaptation(
-        log_psi=log_psi, local_energy=make_local_energy(log_psi, HELIUM), initial=1e-3, period=2
+        log_psi=log_psi,
+        local_energies=batch_of(make_local_energy(log_psi, HELIUM)),
+        initial=1e-3,
+        period=2,
     )
     changes = {"damping": adaptation, "estimation_mode": "fisher_gradients"}
     vmc, state = make_helium(**changes)
@@ -234,10 +240,10 @@ def test_one_and_two_devices_judge_alike(tmp_path: Path) -> None:
 
 def judge_helium() -> np.ndarray:
     """What a step of helium from random walkers brings, and what that does to λ."""
-    log_psi = make_log_psi(NARROW)
+    log_psi = NARROW.log_psi
     adaptation = make_adaptation(
         log_psi=log_psi,
-        local_energy=make_local_energy(log_psi, HELIUM),
+        local_energies=batch_of(make_local_energy(log_psi, HELIUM)),
         clipping=Clipping(5.0, "median"),
         l2=0.1,
     )

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from tests.wavefunctions import Clamped
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import WaveFunction, make_log_psi
+from vmcjob.vmc.ansatz import WaveFunction
 from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.first_order import FirstOrder, adam, lamb
@@ -17,8 +18,8 @@ from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.system import System
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
-NET = WaveFunction(FermiNet(HELIUM, 1, True, 1, 4, 4))
-LOG_PSI = make_log_psi(NET)
+NET = Clamped(WaveFunction(FermiNet(HELIUM, 1, True, 1, 4, 4)), HELIUM)
+LOG_PSI = NET.log_psi
 SCORES = jax.jit(jax.vmap(jax.grad(LOG_PSI), (None, 0)))
 
 

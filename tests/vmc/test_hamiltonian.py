@@ -9,9 +9,9 @@ import pytest
 
 from tests.ansatze import ANSATZE
 from tests.oracles import hydrogenic_1s, hydrogenic_2pz, kinetic_energy
-from vmcjob.vmc.ansatz import make_log_psi
-from vmcjob.vmc.hamiltonian import coulomb_potential, local_kinetic_energy, make_local_energy
-from vmcjob.vmc.system import System
+from tests.wavefunctions import make_local_energy, unsigned
+from vmcjob.vmc.hamiltonian import Kinetic, molecular_hamiltonian
+from vmcjob.vmc.system import System, nuclei_of
 
 pytestmark = pytest.mark.usefixtures("float64")
 
@@ -39,10 +39,12 @@ def test_kinetic_energy_agrees_with_the_hessian_of_the_wave_function(name) -> No
     net = ANSATZE[name](system)
     r = jax.random.normal(jax.random.key(1), (4, 3))
     params = jax.jit(net.init)(jax.random.key(0), r)
-    log_psi = make_log_psi(net)
-    ours, twin = (
-        jax.jit(partial(route, log_psi)) for route in (local_kinetic_energy, kinetic_energy)
-    )
+    log_psi = net.log_psi
+
+    def local_kinetic_energy(params, r):
+        return Kinetic()(unsigned(log_psi), params, r, nuclei_of(system), jax.random.key(0))
+
+    ours, twin = jax.jit(local_kinetic_energy), jax.jit(partial(kinetic_energy, log_psi))
     np.testing.assert_allclose(ours(params, r), twin(params, r), rtol=1e-9)
 
 
@@ -51,4 +53,10 @@ def test_the_potential_of_a_known_configuration() -> None:
     system = System(((0.0, 0.0, 0.0), (0.0, 0.0, 3.0)), (3, 1), 1, 1)
     r = jnp.array([[0.0, 4.0, 0.0], [0.0, 4.0, 3.0]])
     expected = 1 / 3 - (3 / 4 + 1 / 5) - (3 / 5 + 1 / 4) + 3 / 3
-    np.testing.assert_allclose(coulomb_potential(system, r), expected, rtol=1e-12)
+    terms = molecular_hamiltonian().terms
+    potentials = [terms[name] for name in ("v_ee", "v_en", "v_nn")]
+    found = sum(
+        v(unsigned(hydrogenic_1s(1.0)), None, r, nuclei_of(system), jax.random.key(0))
+        for v in potentials
+    )
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

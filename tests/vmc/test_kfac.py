@@ -18,16 +18,16 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tests.ansatze import small_ferminet
+from tests.wavefunctions import Clamped, make_local_energy, make_vmc
 from vmcjob.errors import UsageError
 from vmcjob.run.calculation import build
 from vmcjob.run.state import from_arrays, to_arrays
 from vmcjob.spec import parse_spec
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import WaveFunction, make_log_psi
+from vmcjob.vmc.ansatz import WaveFunction
 from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Params
 from vmcjob.vmc.energy import Clipping
-from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import is_repair_needed, load
 from vmcjob.vmc.loop import Vmc, iterate
@@ -37,7 +37,7 @@ from vmcjob.vmc.system import System, initial_positions
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
 LITHIUM = System(((0.0, 0.0, 0.0),), (3,), 2, 1)
-NARROW = WaveFunction(FermiNet(HELIUM, 1, True, 1, 4, 4))
+NARROW = Clamped(WaveFunction(FermiNet(HELIUM, 1, True, 1, 4, 4)), HELIUM)
 CONSTANT = Decay(1e-2, math.inf)  # between inversions, a decay would reach some blocks only
 REPOSITORY = Path(__file__).parents[2]
 
@@ -208,7 +208,7 @@ def test_the_block_of_a_layer_that_electrons_share_is_a_product_of_moments() -> 
 @pytest.mark.usefixtures("float64")
 def test_the_fisher_matrix_is_twice_the_uncentred_overlap() -> None:
     """2 Oᵀ O / N: what kfac-jax multiplies with for a normal distribution of variance ½."""
-    log_psi, r = make_log_psi(NARROW), jnp.asarray(random_batch(0).r)
+    log_psi, r = NARROW.log_psi, jnp.asarray(random_batch(0).r)
     params = jax.jit(NARROW.init)(jax.random.key(0), r[0])
     flat, unravel = ravel_pytree(params)
     kfac_jax = load()
@@ -234,7 +234,7 @@ def test_every_dense_layer_of_a_ferminet_is_in_a_kronecker_factored_block(full: 
     """Kernels and biases; for the rest kfac-jax would have blocks that grow with the batch."""
     net = small_ferminet(LITHIUM, full_determinants=full)
     params = jax.eval_shape(net.init, jax.random.key(0), jnp.ones((3, 3)))
-    blocks = make_kfac(make_log_psi(net), n_electrons=3).describe_blocks(params)
+    blocks = make_kfac(net.log_psi, n_electrons=3).describe_blocks(params)
     assert len(blocks) == len(jax.tree.leaves(params))
     dense = {name for name in blocks if name.endswith(("kernel", "bias"))}
     assert len(dense) == 12
@@ -270,7 +270,7 @@ def _update_in_new_process(n_devices: int, folder: Path) -> np.ndarray:
     code = (
         "import jax, numpy, tests.vmc.test_kfac as t\n"
         f"assert jax.local_device_count() == {n_devices}\n"
-        "optimizer = t.make_kfac(t.make_log_psi(t.NARROW), inverse_period=2)\n"
+        "optimizer = t.make_kfac(t.NARROW.log_psi, inverse_period=2)\n"
         "batches = [t.random_batch(seed) for seed in (0, 1)]\n"
         "params = jax.jit(t.NARROW.init)(jax.random.key(0), batches[0].r[0])\n"
         f"numpy.save({str(folder / 'out.npy')!r}, t.updates(optimizer, params, batches)[-1])\n"
@@ -281,7 +281,7 @@ def _update_in_new_process(n_devices: int, folder: Path) -> np.ndarray:
 
 def make_helium(**changes: Any) -> tuple[Vmc, LoopState]:
     """Helium with what a spec has by default, but for a state of which every part counts."""
-    log_psi = make_log_psi(NARROW)
+    log_psi = NARROW.log_psi
     local_energy = make_local_energy(log_psi, HELIUM)
     options: dict[str, Any] = {
         "learning_rate": Decay(0.05, 1e4),
@@ -293,7 +293,7 @@ def make_helium(**changes: Any) -> tuple[Vmc, LoopState]:
         "clipping": Clipping(5.0, "median"),
     }
     optimizer = make_kfac(log_psi, **(options | changes))
-    vmc = Vmc(log_psi, local_energy, optimizer, seed=0, moves=5, target_acceptance=0.5)
+    vmc = make_vmc(log_psi, local_energy, optimizer, seed=0, moves=5, target_acceptance=0.5)
     r = initial_positions(HELIUM, jax.random.key(1), 128)
     params = jax.jit(NARROW.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.5, r.dtype)))

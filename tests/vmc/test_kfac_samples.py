@@ -11,7 +11,6 @@ import pytest
 from jax import Array
 
 from tests.vmc.test_kfac import CONSTANT, NARROW, array_model, make_kfac, random_batch, updates
-from vmcjob.vmc.ansatz import make_log_psi
 from vmcjob.vmc.kfac_layers import make_curvature
 from vmcjob.vmc.schedule import Decay
 
@@ -19,7 +18,7 @@ from vmcjob.vmc.schedule import Decay
 @cache
 def measured_blocks(mode: str, n_keys: int = 1) -> list[np.ndarray]:
     """The factors of a small network's blocks in one of kfac-jax's modes, a row for each key."""
-    log_psi, r = make_log_psi(NARROW), jnp.asarray(random_batch(0).r)
+    log_psi, r = NARROW.log_psi, jnp.asarray(random_batch(0).r)
     params = jax.jit(NARROW.init)(jax.random.key(0), r[0])
     curvature = make_curvature(log_psi, params, r)
 

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax import Array
 
+from tests.wavefunctions import make_vmc
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState, Optimizer, UpdateInfo
 from vmcjob.vmc.loop import Vmc, iterate
@@ -33,7 +34,8 @@ def log_psi(a: Array, r: Array) -> Array:
 
 def start_of(optimizer: Optimizer, energy: float) -> tuple[Vmc, LoopState]:
     """A calculation whose local energies are all the same."""
-    vmc = Vmc(log_psi, lambda a, r: energy + 0.0 * a, optimizer, 0, 1, 0.5)
+    options = {"seed": 0, "moves": 1, "target_acceptance": 0.5}
+    vmc = make_vmc(log_psi, lambda a, r: energy + 0.0 * a, optimizer, **options)
     a = jnp.ones(())
     r = jax.random.normal(jax.random.key(0), (8, 2, 3))
     chain = ChainState(devices.shard(r), devices.replicate(jnp.ones(())))

@@ -8,13 +8,12 @@ import pytest
 
 from tests.ansatze import small_ferminet
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import make_log_psi, make_orbitals
 from vmcjob.vmc.contracts import ChainState, LoopState
+from vmcjob.vmc.hartree_fock import Coefficients, solve
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
-from vmcjob.vmc.hartree_fock import solve
 from vmcjob.vmc.loop import iterate
-from vmcjob.vmc.pretrain import Pretraining
-from vmcjob.vmc.system import System, initial_positions
+from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining
+from vmcjob.vmc.system import System, initial_positions, nuclei_of
 
 LITHIUM = System(((0.0, 0.0, 0.0),), (3,), 2, 1)
 
@@ -27,8 +26,10 @@ def test_after_pretraining_the_network_is_the_hartree_fock_determinant(is_full) 
     """
     solution = solve(LITHIUM, "cc-pvdz")
     network = small_ferminet(LITHIUM, 1, is_full, jastrow=False)
-    target = make_target(LITHIUM, solution, is_full)
-    pretraining = Pretraining(make_orbitals(network), target, optax.adam(1e-2), 0, 5, 0.5)
+    target = make_target(LITHIUM, solution.basis, is_full)
+    setting = HartreeFockSetting(nuclei_of(LITHIUM), Coefficients.of(solution))
+    orbitals = lambda params, r, nuclei: network.orbitals(params, r)  # noqa: E731 -- nuclei stay
+    pretraining = Pretraining(orbitals, target, setting, optax.adam(1e-2), 0, 5, 0.5)
     r = initial_positions(LITHIUM, jax.random.key(1), 128)
     params = jax.jit(network.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))
@@ -41,8 +42,8 @@ def test_after_pretraining_the_network_is_the_hartree_fock_determinant(is_full) 
 
     @jax.jit
     def spread(params):
-        log_psi = jax.vmap(make_log_psi(network), (None, 0))(params, r)
-        wanted = jax.vmap(lambda r: pretraining._log_target(None, r))(r)
+        log_psi = jax.vmap(network.log_psi, (None, 0))(params, r)
+        wanted = jax.vmap(pretraining.log_target(setting), (None, 0))(None, r)
         difference = log_psi - wanted
         return jnp.median(jnp.abs(difference - jnp.median(difference)))
 

@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from tests.ansatze import small_slater_jastrow
-from vmcjob.vmc.ansatz import WaveFunction, make_log_psi
+from tests.wavefunctions import Clamped, make_local_energy
+from vmcjob.vmc.ansatz import WaveFunction
 from vmcjob.vmc.ansatz.atomic import Subshell, radials, slater_exponent, starts, subshells
 from vmcjob.vmc.ansatz.jastrow import ThreeBodyJastrow
 from vmcjob.vmc.ansatz.slater import STRONGEST, SlaterOrbitals
 from vmcjob.vmc.contracts import Params
-from vmcjob.vmc.hamiltonian import make_local_energy
 from vmcjob.vmc.system import System, initial_positions
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -40,7 +40,8 @@ def test_hydrogenic_states_are_exact(charge, l) -> None:  # noqa: E741
     Catches a radial function whose cusp is not −Z/(l+1), and a harmonic that is not one.
     """
     system = System(ORIGIN, (charge,), 1, 0)
-    net = WaveFunction(SlaterOrbitals(system, 1, False, 1), ThreeBodyJastrow(system, 3))
+    net = WaveFunction(SlaterOrbitals(system, 1, False, 1), ThreeBodyJastrow(system.n_up, 3))
+    net = Clamped(net, system)
     r = jax.random.normal(jax.random.key(charge), (50, 1, 3)) / charge
     params = without_noise(jax.jit(net.init)(jax.random.key(0), r[0]))
     basis = radials(system, 1)
@@ -52,7 +53,7 @@ def test_hydrogenic_states_are_exact(charge, l) -> None:  # noqa: E741
     functions["stretch"] = functions["stretch"].at[place].set(stretch)
     kernel = jnp.zeros_like(orbitals["Dense_0"]["kernel"])
     orbitals["Dense_0"]["kernel"] = kernel.at[first : first + 2 * l + 1].set(1.0)
-    local_energy = partial(make_local_energy(make_log_psi(net), system), params)
+    local_energy = partial(make_local_energy(net.log_psi, system), params)
     e_loc = jax.jit(jax.vmap(local_energy))(r)
     np.testing.assert_allclose(e_loc, -0.5 * (charge / (l + 1)) ** 2, rtol=1e-8)
 
@@ -62,7 +63,7 @@ def test_the_cusp_at_a_nucleus_is_its_charge() -> None:
     system = System(((0.0, 0.0, 0.0), (0.0, 0.5, 1.0)), (4, 1), 3, 2)
     net = small_slater_jastrow(system)
     r = jax.random.normal(jax.random.key(1), (5, 3))
-    log_psi = jax.jit(make_log_psi(net))
+    log_psi = jax.jit(net.log_psi)
     params = moved(jax.jit(net.init)(jax.random.key(0), r))
     step = 1e-6 * jnp.array([0.48, 0.6, 0.64])
     for electron in (1, 4):
@@ -83,7 +84,7 @@ def test_filled_shells_are_round(charge, n_up) -> None:
     net = small_slater_jastrow(system, determinants=1, full_determinants=False)
     r = initial_positions(system, jax.random.key(1), 1)[0]
     params = without_noise(jax.jit(net.init)(jax.random.key(0), r))
-    log_psi = jax.jit(make_log_psi(net))
+    log_psi = jax.jit(net.log_psi)
     rotation, _ = jnp.linalg.qr(jax.random.normal(jax.random.key(2), (3, 3)))
     np.testing.assert_allclose(log_psi(params, r @ rotation), log_psi(params, r), rtol=1e-9)
 
@@ -117,7 +118,7 @@ def test_the_start_is_not_singular(name) -> None:
     net = small_slater_jastrow(system, full_determinants=False)
     r = initial_positions(system, jax.random.key(1), 16)
     params = without_noise(jax.jit(net.init)(jax.random.key(0), r[0]))
-    log_psi = jax.jit(jax.vmap(make_log_psi(net), (None, 0)))(params, r)
+    log_psi = jax.jit(jax.vmap(net.log_psi, (None, 0)))(params, r)
     assert np.isfinite(log_psi).all()
 
 

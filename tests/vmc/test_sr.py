@@ -15,12 +15,11 @@ from jax.flatten_util import ravel_pytree
 
 from tests.ansatze import small_ferminet
 from tests.oracles import natural_gradient
+from tests.wavefunctions import make_local_energy, make_vmc
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import make_log_psi
 from vmcjob.vmc.contracts import ChainState, LoopState, UpdateInfo
-from vmcjob.vmc.energy import Clipping, local_energies
-from vmcjob.vmc.hamiltonian import make_local_energy
-from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.energy import Clipping
+from vmcjob.vmc.loop import iterate
 from vmcjob.vmc.schedule import Decay, Memory
 from vmcjob.vmc.scores import score_matrix
 from vmcjob.vmc.spring import Spring
@@ -29,7 +28,7 @@ from vmcjob.vmc.system import System, initial_positions
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
 NET = small_ferminet(HELIUM, determinants=1)
-LOG_PSI = make_log_psi(NET)
+LOG_PSI = NET.log_psi
 LOCAL_ENERGY = make_local_energy(LOG_PSI, HELIUM)
 FORMS = ("lazy", "dense", "minsr", "spring")
 REPOSITORY = Path(__file__).parents[2]
@@ -77,7 +76,7 @@ def random_inputs(n_walkers: int = 64) -> Inputs:
 def trained_inputs() -> Inputs:
     """A helium atom after 30 steps of training: walkers of |ψ|² with their local energies."""
     optimizer = make_sr(cg_iterations=10, norm_constraint=1e-2)
-    vmc = Vmc(LOG_PSI, LOCAL_ENERGY, optimizer, seed=0, moves=10, target_acceptance=0.5)
+    vmc = make_vmc(LOG_PSI, LOCAL_ENERGY, optimizer, seed=0, moves=10, target_acceptance=0.5)
     r = initial_positions(HELIUM, jax.random.key(1), 128)
     params = jax.jit(NET.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))
@@ -85,7 +84,7 @@ def trained_inputs() -> Inputs:
     for done in iterate(vmc.train_step(), state, 0, 30):
         state = done.state
     params, r = devices.unreplicate(state.params), devices.gather(state.chain.r)
-    e_loc = local_energies(LOCAL_ENERGY, params, jnp.asarray(r))
+    e_loc = jax.vmap(LOCAL_ENERGY, (None, 0))(params, jnp.asarray(r))
     return Inputs(np.asarray(ravel_pytree(params)[0]), r, np.asarray(e_loc))
 
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 from tests.ansatze import small_ferminet
-from vmcjob.vmc.ansatz import make_log_psi
 from vmcjob.vmc.system import System, find_homes, initial_positions
 
 FAR = ((0.0, 0.0, 0.0), (0.0, 0.0, 50.0))
@@ -66,6 +65,6 @@ def test_walkers_start_where_the_wave_function_has_not_underflowed(charge, n_up,
     system = System(FAR[:1], (charge,), n_up, n_down)
     net = small_ferminet(system)
     r = initial_positions(system, jax.random.key(0), 256)
-    log_psi = make_log_psi(net)
+    log_psi = net.log_psi
     params = net.init(jax.random.key(1), r[0])
     assert np.isfinite(jax.vmap(log_psi, (None, 0))(params, r)).all()

@@ -17,28 +17,30 @@ DEVICE_BYTES = 4 << 30
 
 
 def over_walkers(
-    fun: Callable[[jax.Array], Any], budget_bytes: int | None = None, chunk_divisor: int = 1
-) -> Callable[[jax.Array], Any]:
+    fun: Callable[..., Any], budget_bytes: int | None = None, chunk_divisor: int = 1
+) -> Callable[..., Any]:
     """`jax.vmap(fun)` over the leading axis, run chunk after chunk where that saves memory.
 
     Args:
-        fun: of one walker; any pytree of arrays.
+        fun: of one walker, and of what else there is for each; any pytree of arrays.
         budget_bytes: of intermediate arrays at a time; by default what suits the backend.
         chunk_divisor: makes the chunks smaller than that, for a device that had no room for them.
     """
 
-    def batch(walkers: jax.Array) -> Any:
-        n = max(1, chunk_size(fun, walkers, budget_bytes) // chunk_divisor)
+    def batch(walkers: jax.Array, *others: jax.Array) -> Any:
+        n = max(1, chunk_size(fun, walkers, *others, budget_bytes=budget_bytes) // chunk_divisor)
         if n >= len(walkers):
-            return jax.vmap(fun)(walkers)
-        return jax.lax.map(fun, walkers, batch_size=n)
+            return jax.vmap(fun)(walkers, *others)
+        return jax.lax.map(lambda one: fun(*one), (walkers, *others), batch_size=n)
 
     return batch
 
 
-def chunk_size(fun: Callable[..., Any], walkers: Any, budget_bytes: int | None = None) -> int:
+def chunk_size(
+    fun: Callable[..., Any], walkers: Any, *others: Any, budget_bytes: int | None = None
+) -> int:
     """How many walkers at a time fit the budget, at least one and at most all."""
-    n, jaxpr = int(jnp.shape(walkers)[0]), _of_one(fun, walkers)
+    n, jaxpr = int(jnp.shape(walkers)[0]), _of_one(fun, walkers, *others)
     peak = max(peak_of(jaxpr), 1)
     if budget_bytes is None and jax.default_backend() == "cpu":
         weights = sum(map(_bytes, jaxpr.constvars))
@@ -58,10 +60,10 @@ def peak_bytes(fun: Callable[..., Any], walkers: Any) -> int:
     return peak_of(_of_one(fun, walkers))
 
 
-def _of_one(fun: Callable[..., Any], walkers: Any) -> Any:
+def _of_one(fun: Callable[..., Any], *batches: Any) -> Any:
     """The jaxpr of `fun` of one of the walkers."""
-    one = jax.ShapeDtypeStruct(jnp.shape(walkers)[1:], jnp.result_type(walkers))
-    return open_jaxpr(jax.make_jaxpr(fun)(one))[0]
+    one = [jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)) for x in batches]
+    return open_jaxpr(jax.make_jaxpr(fun)(*one))[0]
 
 
 def peak_of(jaxpr: Any) -> int:

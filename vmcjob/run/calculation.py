@@ -3,6 +3,7 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -11,26 +12,34 @@ from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
 from vmcjob.run.rollback import NO_CARE, Care
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz import WaveFunction, make_log_psi, make_orbitals
+from vmcjob.vmc.ansatz import WaveFunction, make_orbitals, make_psi
 from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
 from vmcjob.vmc.ansatz.psiformer import Psiformer
 from vmcjob.vmc.ansatz.slater import SlaterOrbitals
-from vmcjob.vmc.contracts import ChainState, LocalEnergy, LogPsi, LoopState, Optimizer
+from vmcjob.vmc.contracts import ChainState, LocalEnergies, LogPsi, LoopState, Optimizer
 from vmcjob.vmc.damping import Adaptation
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.first_order import FirstOrder, adam, lamb
-from vmcjob.vmc.hamiltonian import make_local_energy
-from vmcjob.vmc.hartree_fock import HartreeFock, populations
+from vmcjob.vmc.hamiltonian import molecular_hamiltonian
+from vmcjob.vmc.hartree_fock import Coefficients, HartreeFock, populations
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
-from vmcjob.vmc.loop import CURVATURE, INITIAL, Vmc, stream
-from vmcjob.vmc.pretrain import Pretraining, fitting_optimizer
+from vmcjob.vmc.loop import Vmc
+from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
 from vmcjob.vmc.schedule import Decay, LearningRate, Memory, Plateau
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
-from vmcjob.vmc.system import Home, System, energy_bound, homes_of, initial_positions
+from vmcjob.vmc.streams import Stream
+from vmcjob.vmc.system import (
+    Home,
+    System,
+    energy_bound,
+    homes_of,
+    initial_positions,
+    nuclei_of,
+)
 
 AVERAGED = 0.1
 """Part of the training, its end, whose parameters are averaged."""
@@ -58,10 +67,10 @@ class Calculation:
 
         Depends on the seed alone, not on the number of devices.
         """
-        root = jax.random.fold_in(jax.random.key(self.vmc.seed), INITIAL)
+        root = jax.random.fold_in(jax.random.key(self.vmc.seed), Stream.INITIAL)
         key_params, key_walkers = jax.random.split(root)
         r = initial_positions(self.system, key_walkers, self.n_walkers, homes=self.homes)
-        params = self.ansatz.init(key_params, r[0])
+        params = self.ansatz.init(key_params, r[0], self.vmc.nuclei)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width)
@@ -111,12 +120,11 @@ def build(
         )
     system = make_system(spec.system)
     ansatz = _ansatz(spec.ansatz, system)
-    log_psi = make_log_psi(ansatz)
-    local_energy = make_local_energy(log_psi, system)
     vmc = Vmc(
-        log_psi=log_psi,
-        local_energy=local_energy,
-        optimizer=_optimizer(spec, log_psi, local_energy, care),
+        psi=make_psi(ansatz),
+        hamiltonian=molecular_hamiltonian(),
+        nuclei=nuclei_of(system),
+        make_optimizer=partial(_optimizer, spec, care),
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
@@ -135,10 +143,11 @@ def build(
 def _pretraining(
     spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock, care: Care
 ) -> Pretraining:
-    options = spec.pretrain
+    options, system = spec.pretrain, make_system(spec.system)
     return Pretraining(
         orbitals=make_orbitals(ansatz),
-        target=make_target(make_system(spec.system), start, spec.ansatz.full_determinants),
+        target=make_target(system, start.basis, spec.ansatz.full_determinants),
+        setting=HartreeFockSetting(nuclei_of(system), Coefficients.of(start)),
         optimizer=fitting_optimizer(options.optimizer, options.learning_rate, options.steps),
         seed=spec.seed,
         moves=spec.sampler.steps,
@@ -192,12 +201,12 @@ def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
                 full_determinants=options.full_determinants,
                 functions=options.functions,
             )
-            return WaveFunction(orbitals, ThreeBodyJastrow(system, options.jastrow_order))
+            return WaveFunction(orbitals, ThreeBodyJastrow(system.n_up, options.jastrow_order))
     return WaveFunction(orbitals, CuspJastrow(system.n_up) if options.jastrow else None)
 
 
 def _optimizer(
-    spec: jobspec.JobSpec, log_psi: LogPsi, local_energy: LocalEnergy, care: Care
+    spec: jobspec.JobSpec, care: Care, log_psi: LogPsi, local_energies: LocalEnergies
 ) -> Optimizer:
     options = spec.optimizer
     rate = learning_rate(spec)
@@ -226,7 +235,7 @@ def _optimizer(
                 chunk_divisor=care.chunk_divisor,
             )
         case jobspec.Kfac():
-            return _kfac(spec, options, log_psi, local_energy, care)
+            return _kfac(spec, options, log_psi, local_energies, care)
         case jobspec.Adam():
             return FirstOrder(log_psi, rate, adam(options.b1, options.b2), clipping)
         case jobspec.Lamb():
@@ -265,7 +274,7 @@ def _kfac(
     spec: jobspec.JobSpec,
     options: jobspec.Kfac,
     log_psi: LogPsi,
-    local_energy: LocalEnergy,
+    local_energies: LocalEnergies,
     care: Care,
 ) -> Kfac:
     try:
@@ -273,7 +282,7 @@ def _kfac(
             log_psi=log_psi,
             n_electrons=spec.system.n_electrons,
             learning_rate=learning_rate(spec),
-            damping=_damping(options, log_psi, local_energy, care),
+            damping=_damping(options, log_psi, local_energies),
             momentum=options.momentum,
             norm_constraint=options.norm_constraint,
             curvature_decay=options.curvature_decay,
@@ -284,14 +293,14 @@ def _kfac(
             l2=options.l2,
             clipping=Clipping(options.clip, options.clip_centre),
             seed=spec.seed,
-            stream=stream(CURVATURE, care.retries),
+            stream=Stream.CURVATURE.number(care.retries),
         )
     except KfacUnavailableError as error:
         raise UsageError(f"optimizer.kind: {error}, or choose spring") from error
 
 
 def _damping(
-    options: jobspec.Kfac, log_psi: LogPsi, local_energy: LocalEnergy, care: Care
+    options: jobspec.Kfac, log_psi: LogPsi, local_energies: LocalEnergies
 ) -> Decay | Adaptation:
     match options:
         case jobspec.Kfac(
@@ -302,7 +311,7 @@ def _damping(
         ):
             return Adaptation(
                 log_psi=log_psi,
-                local_energy=local_energy,
+                local_energies=local_energies,
                 clipping=Clipping(options.clip, options.clip_centre),
                 initial=options.damping,
                 minimum=minimum,
@@ -310,7 +319,6 @@ def _damping(
                 period=period,
                 decay=decay,
                 l2=options.l2,
-                chunk_divisor=care.chunk_divisor,
             )
     decay_steps = options.damping_decay_steps or math.inf
     return Decay(options.damping, decay_steps, options.damping_minimum or 0.0)

@@ -11,11 +11,29 @@ Params = Any
 # Whatever an optimizer remembers between updates: a pytree of arrays, checkpointed whole.
 OptimizerState = Any
 
-LogPsi = Callable[[Params, Float[Array, "elec 3"]], Float[Array, ""]]
-"""``(params, r) -> log|ψ(r)|`` for one walker, real."""
 
-LocalEnergy = Callable[[Params, Float[Array, "elec 3"]], Float[Array, ""]]
-"""``(params, r) -> (Hψ)(r) / ψ(r)`` for one walker, in hartree."""
+class Nuclei(NamedTuple):
+    """Clamped nuclei: arguments of programs, so that all geometries share them."""
+
+    positions: Float[Array, "nuc 3"]  # bohr
+    charges: Float[Array, " nuc"]  # units of e
+
+
+class Psi(NamedTuple):
+    """A wave function at a point, by its logarithm, which neither under- nor overflows."""
+
+    phase: Float[Array, ""]  # ψ / |ψ|: 1 or −1, and 0 at a node
+    log_abs: Float[Array, ""]  # log|ψ|, −∞ at a node
+
+
+SignedWaveFunction = Callable[[Params, Float[Array, "elec 3"], Nuclei], Psi]
+"""``(params, r, nuclei) -> ψ`` for one walker, real."""
+
+LogPsi = Callable[[Params, Float[Array, "elec 3"]], Float[Array, ""]]
+"""``(params, r) -> log|ψ(r)|`` for one walker; where nuclei stay, all that most methods need."""
+
+LocalEnergies = Callable[[Params, Float[Array, "walker elec 3"]], Float[Array, " walker"]]
+"""``(params, r) -> (Hψ)(r) / ψ(r)`` for the walkers of one device, in hartree; inside pmap."""
 
 
 class ChainState(NamedTuple):

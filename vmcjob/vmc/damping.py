@@ -25,8 +25,8 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LocalEnergy, LogPsi, Params
-from vmcjob.vmc.energy import Clipping, local_energies
+from vmcjob.vmc.contracts import LocalEnergies, LogPsi, Params
+from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.scores import PerWalker, Vector
 
 TRUSTED, DISTRUSTED = 0.75, 0.25  # ρ beyond which λ falls, or rises; as in both sources
@@ -48,17 +48,16 @@ class Adaptation:
 
     Args:
         log_psi: one walker's log|ψ|.
-        local_energy: one walker's, under any parameters.
+        local_energies: of a batch, under any parameters.
         clipping: of local energies, as for the gradient.
         initial, minimum, maximum: of λ.
         period: T, steps between two judgements, each of which costs the local energies of a batch.
         decay: ω, between 0 and 1.
         l2: l.
-        chunk_divisor: of `local_energies`.
     """
 
     log_psi: LogPsi
-    local_energy: LocalEnergy
+    local_energies: LocalEnergies
     clipping: Clipping
     initial: float
     minimum: float
@@ -66,7 +65,6 @@ class Adaptation:
     period: int
     decay: float
     l2: float
-    chunk_divisor: int
 
     def after(self, step: Array, damping: Array, trial: Trial) -> Array:
         """λ of the step after `step`; inside pmap."""
@@ -94,7 +92,7 @@ class Adaptation:
         """
         flat, unravel = ravel_pytree(trial.params)
         moved = unravel(flat + trial.delta)
-        e_loc = local_energies(self.local_energy, moved, trial.r, self.chunk_divisor)
+        e_loc = self.local_energies(moved, trial.r)
         clipped, _ = self.clipping.apply(e_loc)
         batch_log_psi = jax.vmap(self.log_psi, (None, 0))
         log_ratio = batch_log_psi(moved, trial.r) - batch_log_psi(trial.params, trial.r)

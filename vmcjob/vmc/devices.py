@@ -1,4 +1,4 @@
-"""The pmap axis: how arrays lie on the devices, what is summed over them, and their keys.
+"""The pmap axis: how arrays lie on the devices, and what is summed over them.
 
 Where several processes share the walkers, the axis runs over the devices of all of them, and an
 array with a device axis is a process's own part of it.
@@ -104,14 +104,9 @@ def rows_to_columns(x: Array) -> Array:
     return jax.lax.all_to_all(padded, AXIS, split_axis=1, concat_axis=0, tiled=True)
 
 
-def key(seed: int | Array, stream: int, step: Array) -> Array:
-    """The random key of one step on this device; inside pmap.
-
-    A pure function of its arguments and of the device's index: nothing is carried from step to
-    step, so a resumed run draws what the uninterrupted one would have drawn.
-    """
-    base = jax.random.fold_in(jax.random.key(seed), stream)
-    return jax.random.fold_in(jax.random.fold_in(base, step), jax.lax.axis_index(AXIS))
+def own_walkers(n_own: int) -> Array:
+    """The numbers of this device's walkers among those of all devices; inside pmap."""
+    return index() * n_own + jnp.arange(n_own)
 
 
 def all_finite(tree: Any) -> Array:

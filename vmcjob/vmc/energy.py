@@ -1,7 +1,6 @@
 """From local energies of a batch to energy, variance and the gradient's weights."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Literal, NamedTuple
 
 import jax.numpy as jnp
@@ -10,7 +9,9 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LocalEnergy, Params
+from vmcjob.vmc.contracts import LocalEnergies, Nuclei, Params, SignedWaveFunction
+from vmcjob.vmc.hamiltonian import Hamiltonian
+from vmcjob.vmc.streams import Share, walker_key
 
 
 class EnergyMoments(NamedTuple):
@@ -20,17 +21,28 @@ class EnergyMoments(NamedTuple):
     variance: Float[Array, ""]
 
 
-def local_energies(
-    local_energy: LocalEnergy,
-    params: Params,
-    r: Float[Array, "walker elec 3"],
+def make_local_energies(
+    hamiltonian: Hamiltonian,
+    psi: SignedWaveFunction,
+    nuclei: Nuclei,
+    key: Array,
     chunk_divisor: int = 1,
-) -> Float[Array, " walker"]:
-    """Local energies of a batch, in hartree; as many walkers at a time as memory takes.
+) -> LocalEnergies:
+    """Local energies of a batch as a function of its parameters and walkers; for use in pmap.
 
-    Should that be too many, a `chunk_divisor` makes them fewer.
+    As many walkers at a time as memory takes; should that be too many, a `chunk_divisor` makes them
+    fewer. Each has its own share of the step's `key`.
     """
-    return fwdlap.over_walkers(partial(local_energy, params), chunk_divisor=chunk_divisor)(r)
+
+    def local_energies(params: Params, r: Float[Array, "walker elec 3"]) -> Float[Array, " walker"]:
+        def of_one(r: Float[Array, "elec 3"], walker: Array) -> Float[Array, ""]:
+            own = walker_key(key, Share.HAMILTONIAN, walker)
+            return hamiltonian.local_energy(psi, params, r, nuclei, own).total
+
+        batch = fwdlap.over_walkers(of_one, chunk_divisor=chunk_divisor)
+        return batch(r, devices.own_walkers(len(r)))
+
+    return local_energies
 
 
 def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:

@@ -1,28 +1,148 @@
-"""The Coulomb Hamiltonian of one walker: potentials, kinetic energy, local energy."""
+"""The Hamiltonian of one walker as a list of terms, and those of a molecule."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple, Protocol, runtime_checkable
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
 from vmcjob import fwdlap
-from vmcjob.vmc.contracts import LocalEnergy, LogPsi, Params
-from vmcjob.vmc.system import System
+from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
+from vmcjob.vmc.wavefunction import log_modulus
 
 
-def coulomb_potential(system: System, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
-    """Potential energy of one walker, in hartree.
+@runtime_checkable
+class Term(Protocol):
+    """A part of the Hamiltonian: what it contributes to the local energy of one walker."""
 
-        V = Σ_{i<j} 1/|r_i − r_j| − Σ_{iI} Z_I/|r_i − R_I| + Σ_{I<J} Z_I Z_J/|R_I − R_J|
+    def __call__(
+        self,
+        psi: SignedWaveFunction,
+        params: Params,
+        r: Float[Array, "elec 3"],
+        nuclei: Nuclei,
+        key: Array,
+    ) -> Float[Array, ""]:
+        """(Tψ)(r) / ψ(r) in hartree; `key` is this walker's and this term's own in every step."""
+        ...
 
-    Infinite where two particles coincide.
+
+@runtime_checkable
+class DifferentialTerm(Term, Protocol):
+    """A term that takes derivatives of log|ψ|, and hands them on to whoever wants them too."""
+
+    def with_jet(
+        self,
+        psi: SignedWaveFunction,
+        params: Params,
+        r: Float[Array, "elec 3"],
+        nuclei: Nuclei,
+    ) -> tuple[Float[Array, ""], fwdlap.Jet]:
+        """The same energy, and log|ψ| with its gradient and its Laplacian."""
+        ...
+
+
+class LocalEnergy(NamedTuple):
+    """What a Hamiltonian finds at one walker."""
+
+    total: Float[Array, ""]  # hartree
+    terms: Mapping[str, Float[Array, ""]]  # hartree; by the terms' names
+    jet: fwdlap.Jet | None  # log|ψ|, ∇log|ψ| and ∇²log|ψ|, if a term took derivatives
+
+
+@dataclass(frozen=True)
+class Hamiltonian:
+    """A sum of terms, by their names."""
+
+    terms: Mapping[str, Term]
+
+    def local_energy(
+        self,
+        psi: SignedWaveFunction,
+        params: Params,
+        r: Float[Array, "elec 3"],
+        nuclei: Nuclei,
+        key: Array,
+    ) -> LocalEnergy:
+        """(Hψ)(r) / ψ(r) of one walker, and what it is made of.
+
+        Every term has a key of its own, folded from the walker's.
+        """
+        energies, jet = {}, None
+        for number, (name, term) in enumerate(self.terms.items()):
+            if isinstance(term, DifferentialTerm):
+                energies[name], jet = term.with_jet(psi, params, r, nuclei)
+            else:
+                own = jax.random.fold_in(key, number)
+                energies[name] = term(psi, params, r, nuclei, own)
+        return LocalEnergy(sum(energies.values(), jnp.zeros((), r.dtype)), energies, jet)
+
+
+@dataclass(frozen=True)
+class Kinetic:
+    """Kinetic energy (a `DifferentialTerm`).
+
+    With L = log|ψ|, which neither under- nor overflows,
+
+        T_loc = −½ Σ_i ( ∇_i² L + |∇_i L|² ),
+
+    and one forward sweep yields both terms (arXiv:2307.08214).
+
+    Not finite at nodes and coalescence points. This term neither clips nor replaces; clipping is
+    for gradients and belongs to `energy.clip`.
     """
-    nuclei = jnp.array(system.nuclei, r.dtype)
-    charges = jnp.array(system.charges, r.dtype)
-    unit = jnp.ones(r.shape[0], r.dtype)
-    v_en = -jnp.sum(charges / jnp.linalg.norm(r[:, None] - nuclei, axis=-1))
-    return _repulsion(r, unit) + v_en + _repulsion(nuclei, charges)
+
+    def __call__(
+        self,
+        psi: SignedWaveFunction,
+        params: Params,
+        r: Float[Array, "elec 3"],
+        nuclei: Nuclei,
+        key: Array,
+    ) -> Float[Array, ""]:
+        """See `Term`."""
+        del key
+        return self.with_jet(psi, params, r, nuclei)[0]
+
+    def with_jet(
+        self,
+        psi: SignedWaveFunction,
+        params: Params,
+        r: Float[Array, "elec 3"],
+        nuclei: Nuclei,
+    ) -> tuple[Float[Array, ""], fwdlap.Jet]:
+        """See `DifferentialTerm`."""
+        jet = fwdlap.laplacian(partial(log_modulus(psi, nuclei), params))(r)
+        return -0.5 * (jet.laplacian + jnp.sum(jet.gradient**2)), jet
+
+
+def electron_electron(
+    psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
+) -> Float[Array, ""]:
+    """Σ_{i<j} 1/|r_i − r_j|; infinite where two electrons meet."""
+    del psi, params, nuclei, key
+    return _repulsion(r, jnp.ones(r.shape[0], r.dtype))
+
+
+def electron_nucleus(
+    psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
+) -> Float[Array, ""]:
+    """−Σ_{iI} Z_I/|r_i − R_I|; infinite where an electron is at a nucleus."""
+    del psi, params, key
+    distances = jnp.linalg.norm(r[:, None] - nuclei.positions, axis=-1)
+    return -jnp.sum(nuclei.charges / distances)
+
+
+def nucleus_nucleus(
+    psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
+) -> Float[Array, ""]:
+    """Σ_{I<J} Z_I Z_J/|R_I − R_J|, the same for all walkers."""
+    del psi, params, r, key
+    return _repulsion(nuclei.positions, nuclei.charges)
 
 
 def _repulsion(x: Float[Array, "body 3"], q: Float[Array, " body"]) -> Float[Array, ""]:
@@ -31,28 +151,15 @@ def _repulsion(x: Float[Array, "body 3"], q: Float[Array, " body"]) -> Float[Arr
     return jnp.sum(q[i] * q[j] / jnp.linalg.norm(x[i] - x[j], axis=-1))
 
 
-def local_kinetic_energy(
-    log_psi: LogPsi, params: Params, r: Float[Array, "elec 3"]
-) -> Float[Array, ""]:
-    """Kinetic energy of one walker, (Tψ)(r) / ψ(r), in hartree.
-
-    With L = log|ψ|, which neither under- nor overflows,
-
-        T_loc = −½ Σ_i ( ∇_i² L + |∇_i L|² ),
-
-    and one forward sweep yields both terms (arXiv:2307.08214).
-
-    Not finite at nodes and coalescence points. This function neither clips nor replaces; clipping
-    is for gradients and belongs to `energy.clip`.
-    """
-    jet = fwdlap.laplacian(partial(log_psi, params))(r)
-    return -0.5 * (jet.laplacian + jnp.sum(jet.gradient**2))
+KINETIC, V_EE, V_EN, V_NN = "kinetic", "v_ee", "v_en", "v_nn"
 
 
-def make_local_energy(log_psi: LogPsi, system: System) -> LocalEnergy:
-    """``(params, r) -> E_loc`` of one walker in hartree: kinetic energy plus Coulomb potential."""
-
-    def local_energy(params: Params, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
-        return local_kinetic_energy(log_psi, params, r) + coulomb_potential(system, r)
-
-    return local_energy
+def molecular_hamiltonian() -> Hamiltonian:
+    """Electrons and clamped nuclei, and what is between them, in the non-relativistic limit."""
+    terms: dict[str, Term] = {
+        KINETIC: Kinetic(),
+        V_EE: electron_electron,
+        V_EN: electron_nucleus,
+        V_NN: nucleus_nucleus,
+    }
+    return Hamiltonian(terms)

@@ -12,6 +12,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
+from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.stability import Solver, broken_symmetry, descended
 from vmcjob.vmc.system import System
 
@@ -143,15 +144,14 @@ def _norm(angular_momentum: int, exponent: float) -> float:
     return float(gto.gto_norm(angular_momentum, exponent))
 
 
-def make_basis(system: System, name: str) -> Callable[[Array], Array]:
-    """``r[elec 3] -> the basis functions at every electron``, in the order of pyscf's.
+def make_basis(system: System, name: str) -> Callable[[Array, Nuclei], Array]:
+    """``(r, nuclei) -> the basis functions at every electron``, in the order of pyscf's.
 
     Contracted Gaussians times real solid harmonics, in bohr^(−3/2).
     """
     from pyscf.gto import cart2sph
 
     shells = list(_shells(_molecule(system, name)))
-    nuclei = np.array(system.nuclei)
     exponents = np.concatenate([shell.exponents for shell in shells])
     primitive_nucleus = np.repeat([s.nucleus for s in shells], [len(s.exponents) for s in shells])
     contraction = np.zeros((len(exponents), len(shells)))
@@ -164,8 +164,8 @@ def make_basis(system: System, name: str) -> Callable[[Array], Array]:
     offsets = np.concatenate([[0], np.cumsum(2 * momenta + 1)])
     spherical = {degree: np.asarray(cart2sph(degree)) for degree in sorted(set(momenta.tolist()))}
 
-    def basis(r: Array) -> Array:
-        away = r[:, None] - jnp.asarray(nuclei, r.dtype)
+    def basis(r: Array, nuclei: Nuclei) -> Array:
+        away = r[:, None] - nuclei.positions
         distance2 = jnp.sum(away**2, axis=-1)
         gaussians = jnp.exp(-jnp.asarray(exponents, r.dtype) * distance2[:, primitive_nucleus])
         radial = gaussians @ jnp.asarray(contraction, r.dtype)
@@ -188,20 +188,34 @@ def _monomials(x: Array, degree: int) -> Array:
     return jnp.stack([jnp.prod(x ** np.array(power), axis=-1) for power in powers], axis=-1)
 
 
-def make_orbitals(
-    system: System, solution: HartreeFock, full_determinants: bool
-) -> Callable[[Array], Stacks]:
-    """``r -> matrices of occupied orbitals`` of one walker, shaped like those of an ansatz.
+class Coefficients(NamedTuple):
+    """Of the occupied orbitals of either spin, in a basis; arguments of programs."""
+
+    up: Float[Array, "basis n_up"]
+    down: Float[Array, "basis n_down"]
+
+    @classmethod
+    def of(cls, solution: HartreeFock) -> "Coefficients":
+        """In the process's precision."""
+        return cls(jnp.asarray(solution.up, dtype=float), jnp.asarray(solution.down, dtype=float))
+
+
+Orbitals = Callable[[Array, Nuclei, Coefficients], Stacks]
+"""``(r, nuclei, coefficients) -> matrices of occupied orbitals`` of one walker."""
+
+
+def make_orbitals(system: System, basis_name: str, full_determinants: bool) -> Orbitals:
+    """Occupied orbitals of one walker, their matrices shaped like those of an ansatz.
 
     Full determinants are zero where an electron meets orbitals of the other spin.
     """
-    basis = make_basis(system, solution.basis)
+    basis = make_basis(system, basis_name)
     n_up = system.n_up
 
-    def orbitals(r: Array) -> Stacks:
-        functions = basis(r)
-        up = functions[:n_up] @ jnp.asarray(solution.up, r.dtype)
-        down = functions[n_up:] @ jnp.asarray(solution.down, r.dtype)
+    def orbitals(r: Array, nuclei: Nuclei, coefficients: Coefficients) -> Stacks:
+        functions = basis(r, nuclei)
+        up = functions[:n_up] @ coefficients.up
+        down = functions[n_up:] @ coefficients.down
         if full_determinants:
             return (jax.scipy.linalg.block_diag(up, down)[None],)
         return tuple(block[None] for block in (up, down) if block.shape[0])

@@ -29,6 +29,7 @@ from vmcjob.vmc.kfac_layers import load, make_curvature, name_blocks
 from vmcjob.vmc.schedule import Decay, LearningRate
 from vmcjob.vmc.scores import PerWalker, Vector, lazy_scores
 from vmcjob.vmc.sr import limited
+from vmcjob.vmc.streams import device_key
 
 # Of kfac-jax's other modes, "…_curvature_prop" and "ggn_exact" have the numbers of "fisher_exact",
 # for log|ψ| is one number, and blocks are made of squares of what comes back from it for a walker;
@@ -62,7 +63,7 @@ class Kfac:
         burn_in: first steps, which measure F and move nothing.
         l2: l, weight of the penalty ½ l ‖θ‖², in hartree.
         clipping: of local energies.
-        seed, stream: of the samples; see `devices.key`.
+        seed, stream: of the samples; see `streams.device_key`.
     """
 
     log_psi: LogPsi
@@ -158,7 +159,7 @@ class Kfac:
             ema_new=1.0,
             identity_weight=weight,
             batch_size=r.shape[0],
-            rng=devices.key(self.seed, self.stream, step),
+            rng=device_key(self.seed, self.stream, step),
             func_args=(params, r),
             estimation_mode=self.estimation_mode,
             pmap_axis_name=devices.AXIS,

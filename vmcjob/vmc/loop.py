@@ -11,43 +11,44 @@ from jax import Array
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import (
     ChainState,
-    LocalEnergy,
+    LocalEnergies,
     LogPsi,
     LoopState,
+    Nuclei,
     Optimizer,
     Params,
+    SignedWaveFunction,
     StepInfo,
     Trust,
 )
-from vmcjob.vmc.energy import local_energies, moments
+from vmcjob.vmc.energy import make_local_energies, moments
+from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.sampler import sweep, tune_width
+from vmcjob.vmc.streams import Stream, device_key, step_key
 from vmcjob.vmc.trust import shortened
+from vmcjob.vmc.wavefunction import log_modulus
 
 Step = Callable[[LoopState, Array], tuple[LoopState, Any]]
 """``(state, step index) -> (state, info)`` on all devices; state and info have a device axis."""
 
-# Streams of random numbers, one per phase: step 7 of training and of evaluation share nothing.
-# CURVATURE is for what an optimizer draws in a step of training.
-WARMUP, TRAIN, EQUILIBRATE, EVALUATE, INITIAL, PRETRAIN, CURVATURE = range(7)
-COMPARE = 1 << 20  # beyond all retries of the others
+MakeOptimizer = Callable[[LogPsi, LocalEnergies], Optimizer]
+"""The optimizer of a wave function and a Hamiltonian whose nuclei are known."""
 
 
-def stream(kind: int, retry: int) -> int:
-    """A phase's stream of random numbers; another one for every retry."""
-    return kind + 7 * retry
-
-
-class Moment(NamedTuple):
-    """What random numbers depend on: an argument of programs, so that all seeds share them."""
+class Given(NamedTuple):
+    """What steps depend on beside the state: arguments of programs, which all runs so share."""
 
     seed: Array
     step: Array  # of its phase, from 0
+    setting: Any  # a pytree of arrays; nuclei, and whatever else a phase takes as given
 
 
-def on_all_devices(step: Callable[[LoopState, Moment], tuple[LoopState, Any]], seed: int) -> Step:
+def on_all_devices(
+    step: Callable[[LoopState, Given], tuple[LoopState, Any]], seed: int, setting: Any
+) -> Step:
     """The step of one device, on all of them; it consumes the state."""
     mapped = devices.pmap(step, donate_argnums=(0,))
-    return lambda state, index: mapped(state, Moment(jnp.uint32(seed), index))
+    return lambda state, index: mapped(state, Given(jnp.uint32(seed), index, setting))
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,10 @@ class Vmc:
     10 + 10 steps equal 20, bit for bit where the device's arithmetic repeats itself.
     """
 
-    log_psi: LogPsi
-    local_energy: LocalEnergy
-    optimizer: Optimizer
+    psi: SignedWaveFunction
+    hamiltonian: Hamiltonian
+    nuclei: Nuclei
+    make_optimizer: MakeOptimizer
     seed: int
     moves: int  # Metropolis moves per step
     target_acceptance: float
@@ -69,26 +71,36 @@ class Vmc:
     average_from: int | None = None  # first step whose parameters enter the average, if one is kept
     chunk_divisor: int = 1  # takes fewer walkers at a time
 
+    @property
+    def optimizer(self) -> Optimizer:
+        """The optimizer where the nuclei are; not for use in steps, whose nuclei are given."""
+        key = step_key(self.seed, Stream.INITIAL, 0)
+        return self.make_optimizer(
+            log_modulus(self.psi, self.nuclei), self._local_energies(self.nuclei, key)
+        )
+
     def warmup_step(self) -> Step:
         """Sample and tune the width; parameters stay."""
 
-        def step(state: LoopState, now: Moment) -> tuple[LoopState, Array]:
-            chain, acceptance = self._sweep(state, WARMUP, now)
+        def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
+            chain, acceptance = self._sweep(state, Stream.WARMUP, now)
             chain = tune_width(chain, acceptance, self.target_acceptance)
             return state._replace(chain=chain), acceptance
 
-        return on_all_devices(step, self.seed)
+        return self._on_all_devices(step)
 
     def train_step(self) -> Step:
         """Sample, measure, update the parameters, tune the width."""
 
-        def step(state: LoopState, now: Moment) -> tuple[LoopState, StepInfo]:
-            chain, acceptance = self._sweep(state, TRAIN, now)
-            e_loc = self._measure(state.params, chain)
-            params, memory, update = self.optimizer.update(
+        def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
+            chain, acceptance = self._sweep(state, Stream.TRAIN, now)
+            log_psi = log_modulus(self.psi, now.setting)
+            local_energies = self._local_energies(now.setting, self._key(Stream.TRAIN, now))
+            e_loc = local_energies(state.params, chain.r)
+            params, memory, update = self.make_optimizer(log_psi, local_energies).update(
                 state.params, state.optimizer, chain.r, e_loc, now.step
             )
-            params, trust = self._trusted(state.params, params, chain.r)
+            params, trust = self._trusted(log_psi, state.params, params, chain.r)
             tuned = tune_width(chain, acceptance, self.target_acceptance)
             average = self._averaged(state.average, params, now.step)
             new = LoopState(params, memory, tuned, average)
@@ -98,39 +110,43 @@ class Vmc:
                 update=update, median=jnp.median(devices.concatenate(e_loc)), trust=trust
             )
 
-        return on_all_devices(step, self.seed)
+        return self._on_all_devices(step)
 
     def equilibrate_step(self) -> Step:
         """Sample under frozen parameters and width, so that evaluation starts from |ψ|²."""
 
-        def step(state: LoopState, now: Moment) -> tuple[LoopState, Array]:
-            chain, acceptance = self._sweep(state, EQUILIBRATE, now)
+        def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
+            chain, acceptance = self._sweep(state, Stream.EQUILIBRATE, now)
             return state._replace(chain=chain), acceptance
 
-        return on_all_devices(step, self.seed)
+        return self._on_all_devices(step)
 
     def compare_step(self) -> Step:
         """A step like one of evaluation, with random numbers of its own."""
-        return self._measuring_step(COMPARE)
+        return self._measuring_step(Stream.COMPARE)
 
     def evaluate_step(self) -> Step:
         """Sample and measure under frozen parameters and width."""
-        return self._measuring_step(EVALUATE)
+        return self._measuring_step(Stream.EVALUATE)
 
-    def _measuring_step(self, kind: int) -> Step:
-        def step(state: LoopState, now: Moment) -> tuple[LoopState, StepInfo]:
-            chain, acceptance = self._sweep(state, kind, now)
-            e_loc = self._measure(state.params, chain)
+    def _measuring_step(self, stream: Stream) -> Step:
+        def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
+            chain, acceptance = self._sweep(state, stream, now)
+            local_energies = self._local_energies(now.setting, self._key(stream, now))
+            e_loc = local_energies(state.params, chain.r)
             new = state._replace(chain=chain)
             return new, _report(new, e_loc, acceptance, chain.width)
 
-        return on_all_devices(step, self.seed)
+        return self._on_all_devices(step)
 
-    def _trusted(self, old: Params, new: Params, r: Array) -> tuple[Params, Trust]:
+    def _on_all_devices(self, step: Callable[[LoopState, Given], tuple[LoopState, Any]]) -> Step:
+        return on_all_devices(step, self.seed, self.nuclei)
+
+    def _trusted(self, log_psi: LogPsi, old: Params, new: Params, r: Array) -> tuple[Params, Trust]:
         """The parameters after an update that the walkers bear."""
         if self.min_ess == 0.0:
             return new, Trust(jnp.full((), jnp.nan, r.dtype), jnp.ones((), r.dtype))
-        return shortened(self.log_psi, old, new, r, self.min_ess)
+        return shortened(log_psi, old, new, r, self.min_ess)
 
     def _averaged(self, average: Params | None, params: Params, step: Array) -> Params | None:
         """The mean of the parameters since `average_from`; before, the newest."""
@@ -143,12 +159,17 @@ class Vmc:
 
         return jax.tree.map(mean, average, params)
 
-    def _measure(self, params: Params, chain: ChainState) -> Array:
-        return local_energies(self.local_energy, params, chain.r, self.chunk_divisor)
+    def _local_energies(self, nuclei: Nuclei, key: Array) -> LocalEnergies:
+        return make_local_energies(self.hamiltonian, self.psi, nuclei, key, self.chunk_divisor)
 
-    def _sweep(self, state: LoopState, kind: int, now: Moment) -> tuple[ChainState, Array]:
-        key = devices.key(now.seed, stream(kind, self.retry), now.step)
-        chain, accepted = sweep(self.log_psi, state.params, key, state.chain, self.moves)
+    def _key(self, stream: Stream, now: Given) -> Array:
+        """Of a step, for walkers to take their own from."""
+        return step_key(now.seed, stream.number(self.retry), now.step)
+
+    def _sweep(self, state: LoopState, stream: Stream, now: Given) -> tuple[ChainState, Array]:
+        key = device_key(now.seed, stream.number(self.retry), now.step)
+        log_psi = log_modulus(self.psi, now.setting)
+        chain, accepted = sweep(log_psi, state.params, key, state.chain, self.moves)
         return chain, devices.mean(accepted)
 
 

@@ -6,6 +6,7 @@ more than a few electrons it may never find it (arXiv:1909.02487, section III D)
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, NamedTuple
 
 import jax
@@ -15,10 +16,19 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.ansatz.determinants import Stacks, log_abs_sum_det
-from vmcjob.vmc.contracts import LoopState, OptimizerState, Params
-from vmcjob.vmc.loop import PRETRAIN, Moment, Step, on_all_devices, stream
+from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
+from vmcjob.vmc.contracts import LogPsi, LoopState, Nuclei, OptimizerState, Params
+from vmcjob.vmc.hartree_fock import Coefficients, Orbitals
+from vmcjob.vmc.loop import Given, Step, on_all_devices
 from vmcjob.vmc.sampler import sweep, tune_width
+from vmcjob.vmc.streams import Stream, device_key
+
+
+class HartreeFockSetting(NamedTuple):
+    """What a step of pretraining takes as given."""
+
+    nuclei: Nuclei
+    coefficients: Coefficients  # of the target's orbitals
 
 
 class PretrainInfo(NamedTuple):
@@ -44,12 +54,14 @@ class Pretraining:
     Args:
         orbitals: of the network, for one walker.
         target: of Hartree–Fock, shaped alike; its one determinant is every determinant's target.
+        setting: of both.
         optimizer: takes gradients of the mean squared distance.
         seed, moves, target_acceptance, retry: as in `Vmc`.
     """
 
-    orbitals: Callable[[Params, Array], Stacks]
-    target: Callable[[Array], Stacks]
+    orbitals: Callable[[Params, Array, Nuclei], Stacks]
+    target: Orbitals
+    setting: HartreeFockSetting
     optimizer: optax.GradientTransformation
     seed: int
     moves: int
@@ -63,24 +75,33 @@ class Pretraining:
     def step(self) -> Step:
         """Sample the Hartree–Fock determinant, fit the network's orbitals, tune the width."""
 
-        def step(state: LoopState, now: Moment) -> tuple[LoopState, PretrainInfo]:
-            key = devices.key(now.seed, stream(PRETRAIN, self.retry), now.step)
-            chain, accepted = sweep(self._log_target, None, key, state.chain, self.moves)
+        def step(state: LoopState, now: Given) -> tuple[LoopState, PretrainInfo]:
+            key = device_key(now.seed, Stream.PRETRAIN.number(self.retry), now.step)
+            log_target = self.log_target(now.setting)
+            chain, accepted = sweep(log_target, None, key, state.chain, self.moves)
             acceptance = devices.mean(accepted)
-            loss, gradient = devices.mean(jax.value_and_grad(self._distance)(state.params, chain.r))
+            distance = jax.value_and_grad(partial(self._distance, now.setting))
+            loss, gradient = devices.mean(distance(state.params, chain.r))
             change, memory = self.optimizer.update(gradient, state.optimizer, state.params)
             params = optax.apply_updates(state.params, change)
             chain = tune_width(chain, acceptance, self.target_acceptance)
             new = state._replace(params=params, optimizer=memory, chain=chain)
             return new, PretrainInfo(loss, acceptance, devices.all_finite((loss, new)))
 
-        return on_all_devices(step, self.seed)
+        return on_all_devices(step, self.seed, self.setting)
 
-    def _log_target(self, params: None, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
-        del params
-        return log_abs_sum_det(self.target(r))
+    def log_target(self, setting: HartreeFockSetting) -> LogPsi:
+        """log|ψ| of the Hartree–Fock determinant, which has no parameters."""
 
-    def _distance(self, params: Params, r: Float[Array, "walker elec 3"]) -> Float[Array, ""]:
+        def log_psi(params: None, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
+            del params
+            return sum_of_determinants(self.target(r, *setting)).log_abs
+
+        return log_psi
+
+    def _distance(
+        self, setting: HartreeFockSetting, params: Params, r: Float[Array, "walker elec 3"]
+    ) -> Float[Array, ""]:
         """Mean over walkers, determinants and electrons i of Σ_j (φ_j − φ_j^HF)² / Σ_j (φ_j^HF)².
 
         Relative in every row, for ψ is linear in it: an absolute distance would see to the core,
@@ -89,7 +110,8 @@ class Pretraining:
 
         def of_one(r: Float[Array, "elec 3"]) -> Float[Array, ""]:
             rows = []
-            for found, wanted in zip(self.orbitals(params, r), self.target(r), strict=True):
+            matrices = self.orbitals(params, r, setting.nuclei), self.target(r, *setting)
+            for found, wanted in zip(*matrices, strict=True):
                 size = jnp.sum(wanted**2, axis=-1)
                 # An electron so far out that the target underflows has nothing to learn from it.
                 square = jnp.sum((found - wanted) ** 2, axis=-1) / jnp.where(size > 0.0, size, 1.0)

@@ -9,6 +9,8 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from vmcjob.vmc.contracts import Nuclei
+
 
 @dataclass(frozen=True)
 class System:
@@ -26,6 +28,12 @@ class System:
     def n_electrons(self) -> int:
         """Number of electrons of both spins."""
         return self.n_up + self.n_down
+
+
+def nuclei_of(system: System) -> Nuclei:
+    """The nuclei of a system as arrays of the process's precision."""
+    positions, charges = np.array(system.nuclei, float), np.array(system.charges, float)
+    return Nuclei(jnp.asarray(positions, dtype=float), jnp.asarray(charges, dtype=float))
 
 
 def energy_bound(system: System) -> float:

@@ -4,40 +4,45 @@ from collections.abc import Callable
 
 import flax.linen as nn
 from jax import Array
+from jaxtyping import Float
 
-from vmcjob.vmc.ansatz.determinants import Stacks, log_abs_sum_det
-from vmcjob.vmc.contracts import LogPsi, Params
+from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
+from vmcjob.vmc.contracts import Nuclei, Params, Psi, SignedWaveFunction
 
 
 class WaveFunction(nn.Module):
-    """log|ψ| of one walker: J + log |Σ_k det Φ_k|.
+    """ψ of one walker: exp(J) Σ_k det Φ_k.
 
     Antisymmetric if exchanging two like spins exchanges two rows of every matrix of `orbitals` and
     leaves `jastrow` as it is.
     """
 
-    orbitals: nn.Module  # one walker -> its matrices of orbitals, rows are electrons
-    jastrow: nn.Module | None = None  # one walker -> log of a positive factor
+    orbitals: nn.Module  # one walker, nuclei -> its matrices of orbitals, rows are electrons
+    jastrow: nn.Module | None = None  # one walker, nuclei -> log of a positive factor
 
-    def __call__(self, r: Array) -> Array:
-        """log|ψ(r)| from the electron positions in bohr."""
-        log_abs = log_abs_sum_det(self.orbitals(r))
-        return log_abs if self.jastrow is None else log_abs + self.jastrow(r)
-
-
-def make_log_psi(ansatz: nn.Module) -> LogPsi:
-    """A flax module as the plain function of parameters and one walker that all else wants."""
-
-    def log_psi(params: Params, r: Array) -> Array:
-        return ansatz.apply(params, r)  # pyright: ignore[reportReturnType] -- no mutable variables
-
-    return log_psi
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Psi:
+        """ψ from the electron positions in bohr."""
+        psi = sum_of_determinants(self.orbitals(r, nuclei))
+        if self.jastrow is None:
+            return psi
+        return psi._replace(log_abs=psi.log_abs + self.jastrow(r, nuclei))
 
 
-def make_orbitals(ansatz: WaveFunction) -> Callable[[Params, Array], Stacks]:
-    """``(params, r) -> the matrices of orbitals`` of one walker."""
+def make_psi(ansatz: nn.Module) -> SignedWaveFunction:
+    """A flax module as the plain function of parameters, one walker and nuclei."""
 
-    def orbitals(params: Params, r: Array) -> Stacks:
-        return ansatz.apply(params, r, method=lambda module, r: module.orbitals(r))  # pyright: ignore[reportReturnType]
+    def psi(params: Params, r: Array, nuclei: Nuclei) -> Psi:
+        return ansatz.apply(params, r, nuclei)  # pyright: ignore[reportReturnType] -- no mutable variables
+
+    return psi
+
+
+def make_orbitals(ansatz: WaveFunction) -> Callable[[Params, Array, Nuclei], Stacks]:
+    """``(params, r, nuclei) -> the matrices of orbitals`` of one walker."""
+
+    def orbitals(params: Params, r: Array, nuclei: Nuclei) -> Stacks:
+        return ansatz.apply(  # pyright: ignore[reportReturnType]
+            params, r, nuclei, method=lambda module, r, nuclei: module.orbitals(r, nuclei)
+        )
 
     return orbitals

@@ -1,4 +1,4 @@
-"""Sums of determinants of orbitals, in logarithms."""
+"""Sums of determinants of orbitals, in logarithms and signs."""
 
 import math
 
@@ -8,6 +8,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob import fwdlap
+from vmcjob.vmc.contracts import Psi
 
 Stacks = tuple[Float[Array, "det _ _"], ...]
 """Square matrices of orbitals, of all electrons or of each spin, which may differ in number.
@@ -16,18 +17,19 @@ Stacks = tuple[Float[Array, "det _ _"], ...]
 """
 
 
-def log_abs_sum_det(stacks: Stacks) -> Float[Array, ""]:
-    """log |Σ_k Π_s det Φ_sk| of one walker.
+def sum_of_determinants(stacks: Stacks) -> Psi:
+    """Σ_k Π_s det Φ_sk of one walker.
 
     The largest product is taken out before the sum, so that no determinant of any size under- or
-    overflows. −∞ at a node.
+    overflows.
     """
     parts = [slogdet(stack) for stack in stacks]
     sign = math.prod(part[0] for part in parts)
     log_abs = sum(part[1] for part in parts)
     largest = jnp.max(log_abs)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)  # −∞ − (−∞) would be NaN
-    return largest + jnp.log(jnp.abs(jnp.sum(sign * jnp.exp(log_abs - largest))))
+    total = jnp.sum(sign * jnp.exp(log_abs - largest))
+    return Psi(jnp.sign(total), largest + jnp.log(jnp.abs(total)))
 
 
 @jax.custom_jvp

@@ -8,6 +8,7 @@ from jaxtyping import Float
 from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, by_spin, dense
 from vmcjob.vmc.ansatz.pairs import pair_distances
+from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.system import System
 
 
@@ -26,9 +27,9 @@ class FermiNet(nn.Module):
     two_electron_width: int
 
     @nn.compact
-    def __call__(self, r: Float[Array, "elec 3"]) -> Stacks:
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
         """Matrices of orbitals from the electron positions in bohr."""
-        r_en = r[:, None] - jnp.array(self.system.nuclei, r.dtype)
+        r_en = r[:, None] - nuclei.positions
         d_en = jnp.linalg.norm(r_en, axis=-1)
         h_one = jnp.concatenate([r_en, d_en[..., None]], axis=-1).reshape(r.shape[0], -1)
         h_two = pair_features(r)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.pairs import pair_distances
 from vmcjob.vmc.ansatz.positive import decay, length
-from vmcjob.vmc.system import System
+from vmcjob.vmc.contracts import Nuclei
 
 
 class CuspJastrow(nn.Module):
@@ -23,8 +23,9 @@ class CuspJastrow(nn.Module):
     n_up: int
 
     @nn.compact
-    def __call__(self, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
         """J from the electron positions in bohr."""
+        del nuclei
         n_electrons = r.shape[0]
         i, j = jnp.triu_indices(n_electrons, k=1)
         like = (i < self.n_up) == (j < self.n_up)
@@ -50,15 +51,15 @@ class ThreeBodyJastrow(nn.Module):
     linear terms, whose slopes would have to cancel.
     """
 
-    system: System
+    n_up: int
     order: int  # 1: the cusps alone
 
     @nn.compact
-    def __call__(self, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
         """J from the electron positions in bohr."""
-        charges = jnp.array(self.system.charges, r.dtype)
-        d_en = jnp.linalg.norm(r[:, None] - jnp.array(self.system.nuclei, r.dtype), axis=-1)
-        cusps = CuspJastrow(self.system.n_up)(r) - jnp.sum(jnp.log(2.0 - jnp.exp(-charges * d_en)))
+        d_en = jnp.linalg.norm(r[:, None] - nuclei.positions, axis=-1)
+        near = jnp.sum(jnp.log(2.0 - jnp.exp(-nuclei.charges * d_en)))
+        cusps = CuspJastrow(self.n_up)(r, nuclei) - near
         if self.order < 2:
             return cusps
         d_ee = pair_distances(r[:, None] - r)
@@ -92,7 +93,7 @@ class ThreeBodyJastrow(nn.Module):
     def _by_kind_of_pair(self, s: Float[Array, "elec elec k"]) -> Float[Array, "elec elec two_k"]:
         """Features of like pairs and, beside them, of unlike ones; zero for all other pairs."""
         n_electrons = s.shape[0]
-        is_up = jnp.arange(n_electrons) < self.system.n_up
+        is_up = jnp.arange(n_electrons) < self.n_up
         like = (is_up[:, None] == is_up) & ~jnp.eye(n_electrons, dtype=bool)
         unlike = is_up[:, None] != is_up
         return jnp.concatenate([s * like[..., None], s * unlike[..., None]], axis=-1)

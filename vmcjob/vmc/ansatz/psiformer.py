@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, dense
+from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.system import System
 
 
@@ -32,9 +33,9 @@ class Psiformer(nn.Module):
     layer_norm: bool
 
     @nn.compact
-    def __call__(self, r: Float[Array, "elec 3"]) -> Stacks:
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
         """Matrices of orbitals from the electron positions in bohr."""
-        r_en = r[:, None] - jnp.array(self.system.nuclei, r.dtype)
+        r_en = r[:, None] - nuclei.positions
         d_en = jnp.linalg.norm(r_en, axis=-1)
         h = dense(self.heads * self.head_width, use_bias=False)(self._features(r_en, d_en))
         for _ in range(self.layers):

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from vmcjob.vmc.ansatz.atomic import Radial, State, radials, starts
 from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.orbitals import by_spin, dense
+from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.system import System
 
 # Of the first coefficients, beside those of the starting states, which are of the order of one:
@@ -36,10 +37,10 @@ class SlaterOrbitals(nn.Module):
     functions: int  # radial functions of each subshell
 
     @nn.compact
-    def __call__(self, r: Float[Array, "elec 3"]) -> Stacks:
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
         """Matrices of orbitals from the electron positions in bohr."""
         basis = tuple(radials(self.system, self.functions))
-        chi = AtomicFunctions(self.system, basis)(r)
+        chi = AtomicFunctions(basis)(r, nuclei)
         spins = [spin for spin, n in enumerate((self.system.n_up, self.system.n_down)) if n]
         blocks = []
         for spin, chi_spin in zip(spins, by_spin(chi, self.system.n_up), strict=True):
@@ -67,22 +68,20 @@ class AtomicFunctions(nn.Module):
     an eigenstate of the bare nucleus: 1s, 2p, 3d.
     """
 
-    system: System
     radials: tuple[Radial, ...]  # sorted by angular momentum
 
     @nn.compact
-    def __call__(self, r: Float[Array, "elec 3"]) -> Float[Array, "elec chi"]:
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, "elec chi"]:
         """All atomic functions at all electrons of one walker."""
         first_zeta = jnp.array([radial.zeta for radial in self.radials], r.dtype)
         stretch = self.param("stretch", nn.initializers.zeros, first_zeta.shape, r.dtype)
         zetas = first_zeta * STRONGEST ** nn.tanh(stretch)
         parts, done = [], 0
         for l, group in groupby(self.radials, lambda radial: radial.subshell.l):  # noqa: E741
-            nuclei = [radial.nucleus for radial in group]
-            zeta = zetas[done : (done := done + len(nuclei))]
-            centre = jnp.array([self.system.nuclei[nucleus] for nucleus in nuclei], r.dtype)
-            charge = jnp.array([self.system.charges[nucleus] for nucleus in nuclei], r.dtype)
-            x = r[:, None] - centre
+            homes = np.array([radial.nucleus for radial in group])
+            zeta = zetas[done : (done := done + len(homes))]
+            charge = nuclei.charges[homes]
+            x = r[:, None] - nuclei.positions[homes]
             d = jnp.linalg.norm(x, axis=-1)
             core = 1.0 - jnp.exp(-charge * d)
             radial = (1.0 + (zeta / charge + l / (l + 1)) * core) * jnp.exp(-zeta * d)

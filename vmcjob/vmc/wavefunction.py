@@ -1,0 +1,28 @@
+"""What follows from a signed wave function: its modulus where nuclei rest, and its ratios."""
+
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from vmcjob.vmc.contracts import LogPsi, Nuclei, Params, SignedWaveFunction
+
+
+def log_modulus(psi: SignedWaveFunction, nuclei: Nuclei) -> LogPsi:
+    """``(params, r) -> log|ψ|`` of one walker, the nuclei given."""
+
+    def log_psi(params: Params, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
+        return psi(params, r, nuclei).log_abs
+
+    return log_psi
+
+
+def ratio(
+    psi: SignedWaveFunction,
+    params: Params,
+    new: Float[Array, "elec 3"],
+    old: Float[Array, "elec 3"],
+    nuclei: Nuclei,
+) -> Float[Array, ""]:
+    """ψ(new) / ψ(old), sign and all; infinite or not a number where ψ(old) vanishes."""
+    above, below = psi(params, new, nuclei), psi(params, old, nuclei)
+    return above.phase * below.phase * jnp.exp(above.log_abs - below.log_abs)
