@@ -133,6 +133,29 @@ def blocking_error(x: np.ndarray) -> tuple[float, float]:
     return float(square), count - 1.0
 
 
+def blocking_curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Block lengths, the error of the mean of x that each gives, and how uncertain that is.
+
+    Of k blocks an error is uncertain by the part 1 / √(2 (k - 1)) of itself (Flyvbjerg and Petersen
+    1989).
+    """
+    n = x.size
+    lengths = np.unique(np.geomspace(1, max(1, n // MIN_BLOCKS), 25).astype(int))
+    errors, uncertainties = [], []
+    for length in lengths:
+        count = n // length
+        means = x[n - count * length :].reshape(count, length).mean(axis=1)
+        errors.append(means.std(ddof=1) / math.sqrt(count))
+        uncertainties.append(errors[-1] / math.sqrt(2.0 * (count - 1)))
+    return lengths, np.array(errors), np.array(uncertainties)
+
+
+def normalized_autocorrelation(x: np.ndarray) -> np.ndarray:
+    """C(t) / C(0) of a series that is not constant, for every t < n."""
+    covariance = _autocovariance(x)
+    return covariance / covariance[0]
+
+
 def window_error(x: np.ndarray) -> tuple[float, float]:
     """Squared error of the mean of x from its autocovariance C, and its degrees of freedom.
 

@@ -164,7 +164,7 @@ def wrote(shell: Shell) -> bool:
     return shell.run("aggregate", "-o", "table.csv").stderr == "wrote table.csv\n"
 
 
-ELSEWHERE = "belongs to runs; write the table elsewhere"
+ELSEWHERE = "belongs to runs; write it elsewhere"
 
 
 @pytest.mark.parametrize(
@@ -174,14 +174,14 @@ ELSEWHERE = "belongs to runs; write the table elsewhere"
         ("runs", "is a directory; name a file in it"),
         (
             "runs/h2-0000000000/spec.toml",
-            "h2-0000000000 belongs to runs; write the table elsewhere",
+            "h2-0000000000 belongs to runs; write it elsewhere",
         ),
-        ("runs/h2-0000000000/new.csv", "h2-0000000000 belongs to runs; write the table elsewhere"),
+        ("runs/h2-0000000000/new.csv", "h2-0000000000 belongs to runs; write it elsewhere"),
         (
             "runs/h2-0000000000/run.zarr/zarr.json",
-            "h2-0000000000 belongs to runs; write the table elsewhere",
+            "h2-0000000000 belongs to runs; write it elsewhere",
         ),
-        ("runs/.local/queue.lock", ".local belongs to runs; write the table elsewhere"),
+        ("runs/.local/queue.lock", ".local belongs to runs; write it elsewhere"),
     ],
 )
 def test_a_table_overwrites_nothing_but_tables(results, path, sentence):

@@ -1,21 +1,21 @@
 """From finished runs to energies: aggregate."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import TableColumn, in_millihartree, make_table
+from vmcjob.cli.energies import make_energies
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, count, format_energy
-from vmcjob.errors import IncompleteError, UsageError, VmcJobError
+from vmcjob.errors import IncompleteError, UsageError
 
 if TYPE_CHECKING:
     from vmcjob.aggregate import Row, Table
-    from vmcjob.rundir import RunDir
 
 
 def _miss(row: "Row") -> str:
@@ -68,30 +68,12 @@ def aggregate(
 
     Ends with exit code 3 when a run had to be left out or an energy is not converged.
     """
-    from vmcjob.aggregate import RunResult
-    from vmcjob.aggregate import aggregate as make_table
-    from vmcjob.scheduler import Watch
-    from vmcjob.status import rows
-
     if output == STDOUT and as_json:
         raise UsageError("-o - and --json both want standard output; choose one")
     chosen = select_runs(selectors, site, runs)
     if output is not None:
         require_writable(output, chosen)
-    found, errors = rows(chosen, Watch().look(chosen))
-    table = make_table(
-        RunResult(
-            run_id=row.run_id,
-            name=row.name,
-            point=row.point,
-            seed=row.seed,
-            science_sha256=row.science_sha256,
-            state=row.state,
-            store_path=row.run.store_path,
-            **_read_facts(row.run),
-        )
-        for row in found
-    )
+    table, _, errors = make_energies(chosen)
     if as_json:
         put_json(table.to_json())
     elif output == STDOUT:
@@ -104,17 +86,6 @@ def aggregate(
         write_table(output, table.to_csv())
     if errors or table.excluded or not all(row.converged for row in table.rows):
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
-
-
-def _read_facts(run: "RunDir") -> dict[str, Any]:
-    """What the run's spec says beside its numbers: the energy to compare with, and the method."""
-    from vmcjob.spec import load_resolved, science_keys
-
-    try:
-        spec = load_resolved(run.read_spec_text(), str(run.spec_path))
-    except VmcJobError:
-        return {}  # an unreadable spec does not make the results worse
-    return {"reference": spec.system.reference, "method": science_keys(spec)}
 
 
 def _show(table: "Table") -> None:

@@ -18,7 +18,7 @@ def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
     """UsageError where a table would do harm; before the work that it takes to make one."""
     if path == STDOUT:
         return
-    _refuse_folders_of_runs(path, chosen)
+    refuse_folders_of_runs(path, chosen)
     try:
         if not path.exists():
             return
@@ -46,14 +46,15 @@ def write_table(path: Path, text: str) -> None:
     say(f"wrote {path}", "dim")
 
 
-def _refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
+def refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
+    """UsageError for a file within a run directory or a folder of ours beside them."""
     from vmcjob.rundir import RunDir
 
     roots = {run.path.resolve().parent for run in chosen}
     for folder in path.resolve().parents:
         is_hidden = folder.parent in roots and folder.name.startswith(".")
         if is_hidden or RunDir(folder).exists:
-            raise UsageError(f"{path}: {folder.name} belongs to runs; write the table elsewhere")
+            raise UsageError(f"{path}: {folder.name} belongs to runs; write it elsewhere")
 
 
 def _is_table(path: Path) -> bool:

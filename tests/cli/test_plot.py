@@ -1,0 +1,147 @@
+"""plot, as users type it."""
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.cli.shell import Shell, finish
+from tests.runs import make_record
+from tests.test_curve import DISTANCE, ENERGY
+from vmcjob.rundir import RunDir
+from vmcjob.spec import dump_spec, parse_spec
+from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+
+N_STEPS = 400
+ERROR = 2e-5  # hartree, of the mean of so many steps
+
+
+def make_finished(
+    root: Path, run_id: str, energy: float, atoms: str, seed: int = 0, **changes: object
+) -> None:
+    """A finished run of white noise about an energy, so that its mean has the error above."""
+    record = make_record(run_id, **changes)
+    text = f'name = "{record.name}"\n[system]\natoms = {atoms}\n'
+    run = RunDir.create(root, record, dump_spec(parse_spec(text, "x.toml").points[0].spec))
+    finish(run)
+    shutil.rmtree(run.store_path, ignore_errors=True)
+    layout = Layout(n_train=0, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
+    store = RunStore.create(
+        run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
+    )
+    noise = np.random.default_rng(seed).normal(size=N_STEPS)
+    energies = energy + ERROR * N_STEPS**0.5 * noise
+    ones = np.ones(N_STEPS)
+    columns = {"energy": energies, "variance": 0.04 * ones}
+    columns |= {"acceptance": ones, "wall_time": ones}
+    store.commit(Commit(evaluate=columns, checkpoint=Checkpoint("evaluate", N_STEPS, {})))
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Eleven distances of H₂ with the exact energies and noise, and the hydrogen atom."""
+    root = tmp_path_factory.mktemp("finished")
+    for number, (distance, energy) in enumerate(zip(DISTANCE[:11], ENERGY[:11], strict=True)):
+        atoms = f'[["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, {distance}]]'
+        run_id, point = f"h2-00000000{number:02}", {"R": float(distance)}
+        make_finished(root, run_id, energy, atoms, number, point=point)
+    make_finished(root, "h-0000000000", -0.5, '[["H", 0.0, 0.0, 0.0]]', 99, point={})
+    return root
+
+
+@pytest.fixture
+def curve(shell: Shell, finished: Path) -> Shell:
+    """A shell where these runs are."""
+    shutil.copytree(finished, shell.runs, dirs_exist_ok=True)
+    return shell
+
+
+def drawn(shell: Shell) -> list[str]:
+    """Pictures in the working directory."""
+    return sorted(path.name for path in shell.cwd.iterdir() if path.suffix in (".png", ".svg"))
+
+
+def test_each_run_has_a_picture_named_after_it(curve: Shell) -> None:
+    """In the working directory, as a PNG, unless one says otherwise."""
+    done = curve.run("plot", "h-0000000000", "h2-0000000003")
+    assert done.returncode == 0, done.stderr
+    assert drawn(curve) == ["h-0000000000.png", "h2-0000000003.png"]
+    assert "wrote h2-0000000003.png" in done.stderr
+    done = curve.run("plot", "h-0000000000", "-o", "deep/down/h.svg")
+    assert done.returncode == 0, done.stderr
+    assert "evaluation step" in (curve.cwd / "deep/down/h.svg").read_text()
+    done = curve.run("plot", "h-0000000000", "-o", "folder", "--format", "pdf")
+    assert (curve.cwd / "folder/h-0000000000.pdf").read_bytes()[:5] == b"%PDF-"
+
+
+def test_a_curve_has_constants_with_errors(curve: Shell) -> None:
+    """Of exact energies with errors of 2e-5 hartree: bond length, depth and frequency of H₂."""
+    done = curve.run("plot", "h2", "--curve", "--fragments", "2*h", "-o", "h2.svg")
+    assert done.returncode == 0, done.stderr
+    facts = dict(line.split("  ", 1) for line in done.stdout.splitlines())
+    facts = {name: words.strip() for name, words in facts.items()}
+    assert facts["minimum"].startswith("1.40")
+    assert facts["minimum"].endswith("bohr")
+    assert facts["dissociation energy"].startswith("0.174")
+    frequency = float(facts["frequency"].partition("(")[0])
+    assert frequency == pytest.approx(4401, rel=0.01)
+    assert "reduced mass 0.503912 u" in facts["frequency"]
+    assert "distance (bohr)" in (curve.cwd / "h2.svg").read_text()
+
+
+def test_runs_are_compared_in_one_picture(curve: Shell) -> None:
+    """Named after what it is."""
+    done = curve.run("plot", "h2", "--compare")
+    assert done.returncode == 0, done.stderr
+    assert drawn(curve) == ["comparison.png"]
+
+
+def test_a_run_that_cannot_be_drawn_does_not_keep_the_others(curve: Shell) -> None:
+    """It is named, and the exit code is 3."""
+    shutil.rmtree(curve.runs / "h2-0000000001" / "run.zarr")
+    done = curve.run("plot", "h2-0000000000", "h2-0000000001")
+    assert done.returncode == 3
+    assert drawn(curve) == ["h2-0000000000.png"]
+    assert "h2-0000000001: has no results yet" in done.stderr
+    assert "1 of 2 runs could not be drawn" in done.stderr
+
+
+def test_a_curve_without_a_minimum_is_drawn_and_says_why(curve: Shell) -> None:
+    """Three distances are too few."""
+    names = [f"h2-000000000{number}" for number in range(3)]
+    done = curve.run("plot", *names, "--curve")
+    assert done.returncode == 3
+    assert "no minimum: 3 points; a fit takes at least 4" in done.stderr
+    assert drawn(curve) == ["curve.png"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--curve", "--compare"], 2, "choose one"),
+        (["h2", "--fragments", "2*h"], 2, "--fragments is for --curve"),
+        (["h2", "--curve", "--fragments", "2*li"], 2, "there is no energy of li"),
+        (["h2", "--curve", "--fragments", "2*"], 2, "expected a sum like"),
+        (["--curve"], 2, "a curve is one sweep over one key"),
+        (["h2", "-o", "all.png"], 2, "one file for 11 runs"),
+        (["h-0", "-o", "h.gif"], 2, "pictures are png, svg, pdf"),
+        (["h-0", "-o", "runs/h-0000000000/h.png"], 2, "belongs to runs"),
+        (["nobody"], 4, "nobody"),
+    ],
+)
+def test_what_cannot_be_drawn_is_said(
+    curve: Shell, arguments: list[str], code: int, words: str
+) -> None:
+    """Before anything is drawn."""
+    done = curve.run("plot", *arguments)
+    assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
+    assert words in done.stderr
+    assert drawn(curve) == []
+
+
+def test_without_runs_there_is_nothing_to_draw(tmp_path: Path) -> None:
+    """Not an empty success."""
+    done = Shell(tmp_path).run("plot")
+    assert done.returncode == 4
+    assert "nothing to draw" in done.stderr

@@ -1,0 +1,144 @@
+"""Pictures of any run that there may be: whole, broken, too short, or one of many."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vmcjob.curve import Value, fit
+from vmcjob.plot import CurvePoint, RunSeries, draw_comparison, draw_curve, draw_overview, save
+from vmcjob.plot.panels import log_smoothed, smoothed, thinned
+from vmcjob.plot.style import MAX_POINTS
+
+COLUMNS = ("step", "energy", "variance", "acceptance", "width")
+RANDOM = np.random.default_rng(5)
+
+
+def series(n: int, energy: float = -1.17) -> dict[str, np.ndarray]:
+    """Columns of n steps about an energy, as a training would have them."""
+    steps = np.arange(1.0, n + 1)
+    falling = energy + 0.1 / steps + 0.01 * RANDOM.standard_normal(n)
+    values = (steps, falling, 0.1 / steps**0.5, np.full(n, 0.52), np.full(n, 0.3))
+    return dict(zip(COLUMNS, values, strict=True))
+
+
+def run(n_train: int, n_evaluate: int, **changes: float | None) -> RunSeries:
+    """A run of such series."""
+    return RunSeries("h2-0123456789", series(n_train), series(n_evaluate), **changes)
+
+
+def texts(figure) -> str:
+    """All that is written in a figure."""
+    return "\n".join(item.get_text() for item in figure.findobj(lambda x: hasattr(x, "get_text")))
+
+
+def damaged() -> RunSeries:
+    """A run with rows that are not numbers, as before a rollback, and none that is."""
+    whole = run(40, 40, reference=-1.174)
+    whole.train["energy"][10:20] = np.nan
+    whole.train["variance"][:] = np.nan
+    whole.evaluate["energy"][::2] = np.inf
+    return whole
+
+
+@pytest.mark.parametrize(
+    ("drawn", "words"),
+    [
+        (run(300, 400, reference=-1.174, hartree_fock=-1.13), "reference"),
+        (run(300, 400), "no reference energy"),
+        (run(300, 0, reference=-1.174), "no evaluation yet"),
+        (run(0, 400), "no training yet"),
+        (run(1, 1, reference=-1.174), "too few evaluation steps"),
+        (run(0, 0), "no training yet"),
+        (run(20_000, 20_000, reference=-1.174, hartree_fock=-1.13), "as quoted"),
+        (damaged(), "no variance above 0"),
+    ],
+    ids=["whole", "no reference", "training", "evaluation", "one step", "empty", "long", "damaged"],
+)
+def test_every_run_has_a_picture(drawn: RunSeries, words: str, tmp_path: Path) -> None:
+    """What is missing is said in its panel."""
+    figure = draw_overview(drawn)
+    save(figure, tmp_path / "run.png")
+    assert words in texts(figure)
+    assert drawn.label in texts(figure)
+
+
+def test_pictures_are_as_wide_as_the_page_of_a_journal(tmp_path: Path) -> None:
+    """Both columns, 7 inches at 300 dots."""
+    save(draw_overview(run(20, 20)), tmp_path / "run.png")
+    header = (tmp_path / "run.png").read_bytes()[:24]
+    assert header[:8] == b"\x89PNG\r\n\x1a\n"
+    assert int.from_bytes(header[16:20], "big") == 2100
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_the_same_run_gives_the_same_bytes(kind: str, tmp_path: Path) -> None:
+    """A picture in a repository changes only if the run did."""
+    drawn = run(50, 50)
+    for name in ("first", "second"):
+        save(draw_overview(drawn), tmp_path / f"{name}.{kind}")
+    assert (tmp_path / f"first.{kind}").read_bytes() == (tmp_path / f"second.{kind}").read_bytes()
+
+
+def test_what_a_user_has_set_changes_nothing(tmp_path: Path) -> None:
+    """Neither a matplotlibrc nor what another figure has left behind."""
+    import matplotlib as mpl
+
+    save(draw_overview(run(50, 50)), tmp_path / "before.svg")
+    with mpl.rc_context({"font.size": 30.0, "axes.facecolor": "black"}):
+        figure = draw_overview(run(50, 50))
+    assert figure.axes[0].get_facecolor() == (1.0, 1.0, 1.0, 1.0)
+    assert figure.axes[0].yaxis.get_label().get_fontsize() == 8.0
+
+
+def test_eighty_runs_share_a_picture(tmp_path: Path) -> None:
+    """No two of the first 28 lines look alike; of 80 names some are shown, and it says so."""
+    figure = draw_comparison([run(30, 0, reference=-1.18) for _ in range(80)])
+    save(figure, tmp_path / "all.png")
+    looks = [(line.get_color(), line.get_linestyle()) for line in figure.axes[0].lines]
+    assert len(set(looks[:28])) == 28
+    assert "14 of 80 runs by name" in texts(figure)
+    assert "|E − reference| (mHa)" in texts(figure)
+    assert "energy (hartree)" in texts(draw_comparison([run(30, 0), run(30, 0, reference=-1.1)]))
+
+
+def test_runs_that_have_not_trained_are_told_from_empty_axes() -> None:
+    """Nothing is drawn, and it says why."""
+    assert "no training yet" in texts(draw_comparison([run(0, 50)]))
+
+
+def test_a_line_of_many_points_keeps_its_extremes() -> None:
+    """A single wild step of 1e5 is still seen."""
+    steps, values = np.arange(100_000.0), np.zeros(100_000)
+    values[77_777] = 5.0
+    values[33_333] = np.nan
+    x, y = thinned(steps, values)
+    assert x.size <= MAX_POINTS
+    assert y.max() == 5.0
+    assert (np.diff(x) >= 0).all()
+    assert thinned(steps[:10], values[:10])[1].size == 10
+
+
+def test_smoothing_takes_means_and_skips_what_is_no_number() -> None:
+    """At the ends over what there is; of a constant, the constant."""
+    values = np.full(1000, 3.0)
+    values[500] = np.nan
+    np.testing.assert_allclose(smoothed(values), 3.0)
+    np.testing.assert_allclose(log_smoothed(values), 3.0)
+    assert np.isnan(smoothed(np.full(4, np.nan))).all()
+    line = np.arange(500.0)
+    np.testing.assert_allclose(smoothed(line)[20:-20], line[20:-20], atol=0.5)
+
+
+def test_a_curve_shows_its_points_its_fit_and_what_the_fit_leaves(tmp_path: Path) -> None:
+    """With the fragments it breaks into, and points that are not converged apart."""
+    x = np.linspace(1.0, 3.0, 11)
+    energy = -1.0 - 0.17 * (2 * np.exp(-(x - 1.4)) - np.exp(-2 * (x - 1.4)))
+    found = fit(x, energy, np.full(11, 1e-4))
+    points = [CurvePoint(a, e, 1e-4, a < 2.9, -1.1) for a, e in zip(x, energy, strict=True)]
+    figure = draw_curve(points, "distance (bohr)", found, Value(-1.0, 1e-5))
+    save(figure, tmp_path / "curve.pdf")
+    said = texts(figure)
+    for word in ("fit", "fragments", "VMC", "not converged", "distance (bohr)", "E − fit (mHa)"):
+        assert word in said
+    assert len(draw_curve(points[:3], "R").axes) == 1

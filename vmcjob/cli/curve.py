@@ -1,0 +1,157 @@
+"""The curve of a sweep: its points from the table of energies, its constants on the screen."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmcjob.cli.energies import Energies, make_energies
+from vmcjob.cli.screen import put, say
+from vmcjob.cli.text import align_facts, format_energy
+from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
+
+if TYPE_CHECKING:
+    from vmcjob.aggregate import Row
+    from vmcjob.curve import Fit, Value
+    from vmcjob.plot import CurvePoint
+    from vmcjob.rundir import RunDir
+    from vmcjob.spec import JobSpec
+
+N_DIATOMIC = 2
+MAX_NAMED = 5  # rows in a sentence
+
+
+def plot_curve(
+    chosen: "Sequence[RunDir]",
+    path: Path,
+    fragments: str | None,
+    fragment_runs: "Sequence[RunDir]",
+) -> None:
+    """Draw the curve of one sweep and print what its minimum says."""
+    from vmcjob.plot import draw_curve, save
+
+    energies = make_energies(chosen)
+    rows, key = _sweep(energies)
+    specs = [_spec_of(row, energies) for row in rows]
+    at, coordinate = _places(rows, specs, key)
+    points = _points(rows, at)
+    limit = None if fragments is None else _limit(fragments, fragment_runs)
+    fit, why = _fit(points)
+    masses = specs[0].system.charges if len(specs[0].system.atoms) == N_DIATOMIC else None
+    facts = {} if fit is None else _facts(fit, limit, masses)
+    save(draw_curve(points, coordinate, fit, limit), path)
+    if facts:
+        put(align_facts(facts))
+    say(f"wrote {path}", "dim")
+    problems = [str(error) for error in energies.errors]
+    problems += [f"{row.name}: {row.why}" for row in rows if not row.converged]
+    problems += [f"left out: {run_id}  {reason}" for run_id, reason in energies.table.excluded]
+    if fit is None:
+        problems.append(f"no minimum: {why}")
+    if problems:
+        raise IncompleteError("\n".join(problems))
+
+
+def _sweep(energies: Energies) -> "tuple[list[Row], str]":
+    """The rows along one coordinate, and its name."""
+    rows = list(energies.table.rows)
+    if not rows:
+        raise NotFoundError("none of these runs has an energy yet; `vmcjob aggregate` says why")
+    names = {row.name.partition(" ")[0] for row in rows}
+    keys = {tuple(row.point) for row in rows}
+    if len(names) > 1 or len(keys) > 1 or any(len(key) != 1 for key in keys):
+        some = ", ".join(
+            [*(row.name for row in rows[:MAX_NAMED]), *["..."][: len(rows) > MAX_NAMED]]
+        )
+        raise UsageError(f"a curve is one sweep over one key, not {some}; name the runs of one")
+    return rows, next(iter(keys))[0]
+
+
+def _spec_of(row: "Row", energies: Energies) -> "JobSpec":
+    from vmcjob.spec import load_resolved
+
+    run = energies.runs[row.run_ids[0]].run
+    return load_resolved(run.read_spec_text(), str(run.spec_path))
+
+
+def _places(rows: "Sequence[Row]", specs: "Sequence[JobSpec]", key: str) -> tuple[list[float], str]:
+    """Where each row is: of two atoms their distance in bohr, whatever the sweep calls it."""
+    if all(len(spec.system.atoms) == N_DIATOMIC for spec in specs):
+        pairs = [[atom.position for atom in spec.system.atoms] for spec in specs]
+        return [math.dist(*pair) for pair in pairs], "distance (bohr)"
+    try:
+        return [float(row.point[key]) for row in rows], key
+    except ValueError:
+        raise UsageError(f"sweep.{key} has words for values; a curve needs numbers") from None
+
+
+def _points(rows: "Sequence[Row]", at: Sequence[float]) -> "list[CurvePoint]":
+    from vmcjob.plot import CurvePoint
+
+    if len(set(at)) < len(at):
+        raise UsageError("two rows are at one place; name the runs of one sweep and one method")
+    return [
+        CurvePoint(place, row.energy, row.error, row.converged)
+        for place, row in sorted(zip(at, rows, strict=True), key=lambda pair: pair[0])
+    ]
+
+
+def _fit(points: "Sequence[CurvePoint]") -> "tuple[Fit | None, str]":
+    from vmcjob.curve import NoMinimumError, fit
+
+    known = [point for point in points if point.error > 0.0]
+    at, energies = [point.at for point in known], [point.energy for point in known]
+    try:
+        return fit(at, energies, [point.error for point in known]), ""
+    except NoMinimumError as error:
+        return None, str(error)
+
+
+def _limit(fragments: str, runs: "Sequence[RunDir]") -> "Value":
+    """The energy of what a molecule breaks into."""
+    from vmcjob.curve import Value
+    from vmcjob.reaction import Measured, ReactionError, parse
+
+    try:
+        reaction = parse(fragments)
+        wanted = [run for run in runs if _name_of(run) in {n.split()[0] for n in reaction.factors}]
+        energies = make_energies(wanted)
+        known = {row.name: Measured(row.energy, row.error) for row in energies.table.rows}
+        return Value(*reaction.energy(known))
+    except ReactionError as error:
+        raise UsageError(f"--fragments: {error}") from None
+
+
+def _name_of(run: "RunDir") -> str | None:
+    try:
+        return run.read_record().name
+    except VmcJobError:
+        return None
+
+
+def _facts(fit: "Fit", limit: "Value | None", charges: tuple[int, ...] | None) -> dict[str, str]:
+    """The constants in words, each with its error."""
+    from vmcjob.curve import reduced_mass
+
+    facts = {
+        "minimum": f"{format_energy(fit.minimum.value, fit.minimum.error)} bohr",
+        "energy there": f"{format_energy(fit.energy.value, fit.energy.error)} hartree",
+        "force constant": (
+            f"{format_energy(fit.force_constant.value, fit.force_constant.error)} hartree/bohr²"
+        ),
+    }
+    if charges is not None:
+        mass = reduced_mass((charges[0], charges[1]))
+        frequency = fit.frequency(mass)
+        facts["frequency"] = (
+            f"{format_energy(frequency.value, frequency.error)} cm⁻¹, harmonic, "
+            f"reduced mass {mass:.6f} u"
+        )
+    if limit is not None:
+        depth = fit.depth(limit)
+        facts["dissociation energy"] = f"{format_energy(depth.value, depth.error)} hartree, D_e"
+    facts["fit"] = (
+        f"{fit.n_points} points, {fit.first:g} to {fit.last:g}; polynomial of degree "
+        f"{fit.coefficients.size - 1}, χ² per degree of freedom {fit.chi_squared:.2g}"
+    )
+    return facts

@@ -1,0 +1,147 @@
+"""Pictures of runs and of curves: plot."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Literal
+
+import typer
+
+from vmcjob.cli.app import Command, app
+from vmcjob.cli.curve import plot_curve
+from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
+from vmcjob.cli.screen import say
+from vmcjob.cli.text import count
+from vmcjob.errors import IncompleteError, NotFoundError, StoreError, UsageError, VmcJobError
+
+if TYPE_CHECKING:
+    from vmcjob.plot import RunSeries
+    from vmcjob.rundir import RunDir
+
+MAX_COMPARED = 80
+"""Runs in one picture: more lines than anybody tells apart."""
+
+Format = Literal["png", "svg", "pdf"]
+
+
+@app.command(cls=Command)
+def plot(
+    selectors: AnySelectors = None,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Of one picture; else a folder. Default: here."
+        ),
+    ] = None,
+    image_format: Annotated[
+        Format, typer.Option("--format", help="Where no file says it by its name.")
+    ] = "png",
+    compare: Annotated[bool, typer.Option("--compare", help="All runs in one picture.")] = False,
+    curve: Annotated[
+        bool, typer.Option("--curve", help="Energy along the sweep, with its minimum.")
+    ] = False,
+    fragments: Annotated[
+        str | None,
+        typer.Option(
+            "--fragments", metavar="SUM", help="With --curve: what it breaks into, like 2*h."
+        ),
+    ] = None,
+) -> None:
+    """Draw how runs converged and how sure their energies are, a picture for each run.
+
+    Ends with exit code 3 when a run could not be drawn.
+    """
+    if compare and curve:
+        raise UsageError("--compare and --curve are two pictures; choose one")
+    if fragments is not None and not curve:
+        raise UsageError("--fragments is for --curve")
+    chosen = select_runs(selectors, site, runs)
+    if not chosen:
+        raise NotFoundError("there is nothing to draw")
+    if curve:
+        fragment_runs = select_runs(None, site, runs) if fragments else []
+        plot_curve(chosen, _target(output, "curve", image_format, chosen), fragments, fragment_runs)
+    elif compare:
+        _plot_comparison(chosen, _target(output, "comparison", image_format, chosen))
+    else:
+        _plot_each(chosen, output, image_format)
+
+
+def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Format) -> None:
+    """A picture for each run; those that cannot be read are told at the end."""
+    from vmcjob.plot import draw_overview, save
+
+    if len(chosen) > 1 and output is not None and output.suffix:
+        raise UsageError(f"{output}: one file for {len(chosen)} runs; name a folder, or --compare")
+    targets = [_target(output, run.path.name, image_format, chosen) for run in chosen]
+    errors: list[VmcJobError] = []
+    for run, path in zip(chosen, targets, strict=True):
+        try:
+            save(draw_overview(_read(run)), path)
+        except VmcJobError as error:
+            errors.append(error)
+        else:
+            say(f"wrote {path}", "dim")
+    _raise_all(errors, len(chosen))
+
+
+def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
+    from vmcjob.plot import draw_comparison, save
+
+    if len(chosen) > MAX_COMPARED:
+        raise UsageError(
+            f"{count(len(chosen), 'run')} in one picture; at most {MAX_COMPARED} can be told apart"
+        )
+    found: list[RunSeries] = []
+    errors: list[VmcJobError] = []
+    for run in chosen:
+        try:
+            found.append(_read(run))
+        except VmcJobError as error:
+            errors.append(error)
+    if found:
+        save(draw_comparison(found), path)
+        say(f"wrote {path}", "dim")
+    _raise_all(errors, len(chosen))
+
+
+def _read(run: "RunDir") -> "RunSeries":
+    """What a run's picture is drawn from; StoreError where there is nothing yet."""
+    from vmcjob.plot import read
+    from vmcjob.spec import load_resolved
+
+    run_id = run.path.name
+    if not run.store_path.exists():
+        raise StoreError(f"{run_id}: has no results yet")
+    try:
+        reference = load_resolved(run.read_spec_text(), str(run.spec_path)).system.reference
+    except VmcJobError:
+        reference = None  # an unreadable spec does not make the pictures worse
+    return read(run.store_path, run_id, run_id, reference)
+
+
+def _target(
+    output: Path | None, stem: str, image_format: Format, chosen: "Sequence[RunDir]"
+) -> Path:
+    """Where a picture goes; UsageError where it would do harm or cannot be written."""
+    from vmcjob.cli.tablefile import refuse_folders_of_runs
+    from vmcjob.plot import FORMATS
+
+    path = output or Path()
+    if path.is_dir() or not path.suffix:
+        path = path / f"{stem}.{image_format}"
+    if path.suffix.lstrip(".").lower() not in FORMATS:
+        raise UsageError(f"{path}: pictures are {', '.join(FORMATS)}; name it so")
+    refuse_folders_of_runs(path, chosen)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{path.parent}: cannot be made: {error.strerror}") from None
+    return path
+
+
+def _raise_all(errors: "Sequence[VmcJobError]", n_runs: int) -> None:
+    if errors:
+        words = f"{len(errors)} of {count(n_runs, 'run')} could not be drawn"
+        raise IncompleteError("\n".join([*map(str, errors), words]))

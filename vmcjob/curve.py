@@ -1,0 +1,175 @@
+"""Potential-energy curves: the minimum of energies along a coordinate, and what follows from it.
+
+Near its minimum a curve is a polynomial in z = (R − R₀) / (R + R₀), finite from R = 0 to infinity
+(Ogilvie, Proc. R. Soc. A 378, 287 (1981)), here about the lowest point.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+ELECTRON_MASSES_PER_DALTON = 1822.888486  # CODATA 2018
+WAVENUMBERS_PER_HARTREE = 219474.631363  # cm⁻¹, CODATA 2018
+N_BOOTSTRAP = 400
+MIN_POINTS = 4
+"""A parabola has three coefficients; a point more tells whether it fits."""
+MAX_DEGREE = 8
+MIN_FOUND = 0.9
+"""Part of the bootstrap's replicates that must have a minimum."""
+DEPTH = 0.6
+"""Part of the way up to the right end of a curve whose points its minimum is fitted to."""
+
+Points = Float[np.ndarray, " point"]
+
+
+def reduced_mass(charges: tuple[int, int]) -> float:
+    """Of two atoms, each the most abundant isotope of its element, in dalton."""
+    from pyscf.data.elements import COMMON_ISOTOPE_MASSES
+
+    first, second = (float(COMMON_ISOTOPE_MASSES[charge]) for charge in charges)
+    return first * second / (first + second)
+
+
+class NoMinimumError(Exception):
+    """The points have no minimum that could be fitted, and why."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A number and its standard error, in the unit of its name."""
+
+    value: float
+    error: float
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A curve near its minimum: what was fitted, and the minimum with errors from a bootstrap."""
+
+    centre: float  # R₀, bohr
+    coefficients: Float[np.ndarray, " degree+1"]  # of powers of z, hartree, lowest first
+    first: float  # bohr, of the points that were fitted
+    last: float
+    n_points: int
+    chi_squared: float  # per degree of freedom
+    minimum: Value  # bohr
+    energy: Value  # hartree, at the minimum
+    force_constant: Value  # hartree / bohr²
+
+    def __call__(self, distance: Points) -> Points:
+        """The fitted energy at distances in bohr, hartree."""
+        polynomial = np.polynomial.Polynomial(self.coefficients)
+        return polynomial(_coordinate(np.asarray(distance), self.centre))
+
+    def frequency(self, reduced_mass: float) -> Value:
+        """The harmonic wavenumber √(k/μ) / 2πc in cm⁻¹, of a reduced mass in dalton."""
+        mass = reduced_mass * ELECTRON_MASSES_PER_DALTON
+        omega = math.sqrt(self.force_constant.value / mass) * WAVENUMBERS_PER_HARTREE
+        return Value(omega, 0.5 * omega * self.force_constant.error / self.force_constant.value)
+
+    def depth(self, limit: Value) -> Value:
+        """The dissociation energy D_e to fragments of energy `limit`, hartree."""
+        return Value(limit.value - self.energy.value, math.hypot(limit.error, self.energy.error))
+
+
+def fit(
+    distance: Sequence[float] | Points,
+    energy: Sequence[float] | Points,
+    error: Sequence[float] | Points,
+    seed: int = 0,
+) -> Fit:
+    """The minimum of a curve.
+
+    The degree is the one of least χ² + 2 p with p coefficients (Akaike 1974, for known errors). A
+    replicate of the bootstrap is the fitted curve with noise as large as the points' errors, and
+    chooses its degree anew, so that the errors of the minimum include that choice; where the best
+    polynomial misses the points by more than their errors, the noise is larger in proportion.
+
+    Args:
+        distance: bohr, in any order, none twice.
+        energy: hartree.
+        error: standard errors, hartree, above 0.
+        seed: of the bootstrap.
+
+    Raises NoMinimumError if the lowest point is an end of the curve, or points are too few.
+    """
+    order = np.argsort(distance)
+    x, y, e = (np.asarray(part, np.float64)[order] for part in (distance, energy, error))
+    kept = _near_minimum(x, y)
+    x, y, e = x[kept], y[kept], e[kept]
+    centre = float(x[np.argmin(y)])
+    z = _coordinate(x, centre)
+    ((coefficients, chi_squared),) = _best(z, y[:, None], e)
+    minimum = _minimum(coefficients, z, centre)
+    if minimum is None:
+        raise NoMinimumError("the curve that fits the points best has no minimum between them")
+    e = e * math.sqrt(max(1.0, chi_squared))
+    noise = e[:, None] * np.random.default_rng(seed).standard_normal((e.size, N_BOOTSTRAP))
+    fitted = np.polynomial.Polynomial(coefficients)(z)
+    replicates = [_minimum(again, z, centre) for again, _ in _best(z, fitted[:, None] + noise, e)]
+    found = [replicate for replicate in replicates if replicate is not None]
+    if len(found) < MIN_FOUND * N_BOOTSTRAP:
+        raise NoMinimumError("the error bars are too large to tell where the minimum is")
+    # Half the width that holds 68.27 %: a few of a high degree swing far.
+    low, high = np.quantile(found, [0.15865, 0.84135], axis=0)
+    errors = 0.5 * (high - low)
+    values = [Value(float(a), float(b)) for a, b in zip(minimum, errors, strict=True)]
+    return Fit(centre, coefficients, x[0], x[-1], x.size, chi_squared, *values)
+
+
+def _near_minimum(x: Points, y: Points) -> np.ndarray:
+    """Which points are fitted: those in the well, and the nearest ones if these are too few."""
+    if x.size < MIN_POINTS:
+        raise NoMinimumError(f"{x.size} points; a fit takes at least {MIN_POINTS}")
+    lowest = int(np.argmin(y))
+    if lowest in (0, x.size - 1):
+        side = "shorter" if lowest == 0 else "longer"
+        raise NoMinimumError(f"the lowest energy is at its end; add {side} distances")
+    is_in = y <= y[lowest] + DEPTH * (y[-1] - y[lowest])
+    first = last = lowest
+    while first > 0 and is_in[first - 1]:
+        first -= 1
+    while last < x.size - 1 and is_in[last + 1]:
+        last += 1
+    while last - first + 1 < MIN_POINTS or first == lowest or last == lowest:
+        take_left = last == x.size - 1 or (first > 0 and y[first - 1] < y[last + 1])
+        first, last = (first - 1, last) if take_left else (first, last + 1)
+    return np.arange(first, last + 1)
+
+
+def _coordinate(x: Points, centre: float) -> Points:
+    return (x - centre) / (x + centre)
+
+
+def _best(
+    z: Points, y: Float[np.ndarray, "point curve"], e: Points
+) -> list[tuple[np.ndarray, float]]:
+    """Of each curve the coefficients of the degree with the least χ² + 2 p, and χ² / (n - p)."""
+    fits = []
+    for degree in range(2, min(MAX_DEGREE, z.size - 2) + 1):
+        basis = np.vander(z, degree + 1, increasing=True) / e[:, None]
+        solved, *_ = np.linalg.lstsq(basis, y / e[:, None], rcond=None)
+        chi_squared = ((basis @ solved - y / e[:, None]) ** 2).sum(axis=0)
+        fits.append((chi_squared + 2.0 * (degree + 1), chi_squared / (z.size - degree - 1), solved))
+    chosen = np.argmin([score for score, _, _ in fits], axis=0)
+    return [(fits[at][2][:, k], float(fits[at][1][k])) for k, at in enumerate(chosen)]
+
+
+def _minimum(
+    coefficients: np.ndarray, z: Points, centre: float
+) -> tuple[float, float, float] | None:
+    """Distance, energy and force constant of the lowest minimum between the points, if any."""
+    polynomial = np.polynomial.Polynomial(coefficients)
+    curvature = polynomial.deriv(2)
+    roots = polynomial.deriv().roots()
+    inside = [at for at in roots[roots.imag == 0.0].real if z[0] <= at <= z[-1]]
+    minima = [(float(polynomial(at)), float(at)) for at in inside if curvature(at) > 0.0]
+    if not minima:
+        return None
+    energy, at = min(minima)
+    distance = centre * (1.0 + at) / (1.0 - at)
+    slope = 2.0 * centre / (distance + centre) ** 2  # dz/dR
+    return distance, energy, float(curvature(at)) * slope**2

@@ -1,0 +1,21 @@
+"""Pictures of runs: how they converged, how sure their energies are, curves along a sweep.
+
+Data comes as `RunSeries`, read from stores by `read`; every figure is a function of it. Needs
+matplotlib, and no display.
+"""
+
+from vmcjob.plot.curve import CurvePoint, draw_curve
+from vmcjob.plot.overview import draw_comparison, draw_overview
+from vmcjob.plot.series import RunSeries, read
+from vmcjob.plot.style import FORMATS, save
+
+__all__ = [
+    "FORMATS",
+    "CurvePoint",
+    "RunSeries",
+    "draw_comparison",
+    "draw_curve",
+    "draw_overview",
+    "read",
+    "save",
+]

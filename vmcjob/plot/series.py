@@ -1,0 +1,33 @@
+"""What a picture of a run is drawn from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from vmcjob.store import RunStore
+
+
+@dataclass(frozen=True)
+class RunSeries:
+    """The committed series of one run, by column; energies in hartree, widths in bohr."""
+
+    label: str
+    train: Mapping[str, np.ndarray]  # each of shape (step,)
+    evaluate: Mapping[str, np.ndarray]
+    reference: float | None = None  # hartree
+    hartree_fock: float | None = None  # hartree
+
+
+def read(path: Path, run_id: str, label: str, reference: float | None = None) -> RunSeries:
+    """The series in a run's store; StoreError if it cannot be read."""
+    store = RunStore.open(path, run_id=run_id)
+    start = store.hartree_fock()
+    return RunSeries(
+        label=label,
+        train=store.series("train"),
+        evaluate=store.series("evaluate"),
+        reference=reference,
+        hartree_fock=start.attributes["energy"] if start else None,
+    )

@@ -1,0 +1,108 @@
+"""How our pictures look: the widths of journals, colours that all eyes tell apart, plain axes."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import matplotlib as mpl
+from cycler import cycler
+from matplotlib.axes import Axes
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+from matplotlib.ticker import NullFormatter
+
+FORMATS: Final = ("png", "svg", "pdf")
+COLUMN: Final = 3.375  # inches, of one column of a journal of the American Physical Society
+PAGE: Final = 7.0  # of both
+DPI: Final = 300
+# Okabe and Ito (2008), dark ones first; yellow is left out, for it is faint on white.
+COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
+# Beyond the colours there are, lines differ by these as well.
+DASHES: Final = ("-", "--", "-.", ":")
+GREY: Final = "#777777"
+MAX_POINTS: Final = 2000
+"""Of a line: a vector graphic of a run of 1e5 steps stays small, and shows the same."""
+
+STYLE: Final[Any] = {  # matplotlib's own type of its settings is a list of all their names
+    "font.size": 8.0,
+    "axes.titlesize": 8.0,
+    "axes.labelsize": 8.0,
+    "xtick.labelsize": 7.0,
+    "ytick.labelsize": 7.0,
+    "legend.fontsize": 7.0,
+    "legend.frameon": False,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.linewidth": 0.6,
+    "xtick.major.width": 0.6,
+    "ytick.major.width": 0.6,
+    "lines.linewidth": 1.1,
+    "axes.prop_cycle": cycler(color=COLOURS),
+    "axes.formatter.useoffset": False,
+    "svg.fonttype": "none",  # text stays text
+    "pdf.fonttype": 42,
+    "mathtext.default": "regular",
+}
+
+
+@contextmanager
+def our_style() -> Iterator[None]:
+    """Draw in here; what a user's matplotlibrc says does not count."""
+    with mpl.rc_context():
+        mpl.rcdefaults()
+        mpl.rcParams.update(STYLE)
+        yield
+
+
+def new_figure(width: float, height: float) -> Figure:
+    """An empty figure in inches; without pyplot, hence without a display and without a memory."""
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def line(number: int) -> dict[str, Any]:
+    """Colour and dashes of one line among many."""
+    dashes = DASHES[number // len(COLOURS) % len(DASHES)]
+    return {"color": COLOURS[number % len(COLOURS)], "linestyle": dashes}
+
+
+def place_legend(axes: Axes) -> None:
+    """In one line above the axes, where no data is."""
+    axes.legend(
+        loc="lower left",
+        bbox_to_anchor=(0.0, 0.98),
+        ncols=4,
+        borderpad=0.0,
+        borderaxespad=0.0,
+        columnspacing=1.2,
+        handlelength=1.6,
+    )
+
+
+def use_log_axis(axes: Axes) -> None:
+    """Logarithmic upwards; between decades only ticks, unless there is but one decade."""
+    axes.set_yscale("log")
+    low, high = axes.get_ylim()
+    if high > 20.0 * low > 0.0:
+        axes.yaxis.set_minor_formatter(NullFormatter())
+
+
+def say_empty(axes: Axes, why: str) -> None:
+    """Instead of data, a word in the middle."""
+    axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color=GREY)
+    axes.set_xticks([])
+    axes.set_yticks([])
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure; the end of its name says in which format, one of FORMATS.
+
+    Nothing in the file tells when it was written: the same run gives the same bytes.
+    """
+    kind = path.suffix.lstrip(".").lower()
+    dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
+    with our_style():
+        mpl.rcParams["svg.hashsalt"] = "vmcjob"
+        figure.savefig(path, format=kind, dpi=DPI, metadata=dates.get(kind))

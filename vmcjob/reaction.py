@@ -1,0 +1,58 @@
+"""Energies of reactions from rows of the table: "2*h - h2", with the error of the sum."""
+
+import math
+import re
+from collections import defaultdict
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+_SIGN = re.compile(r"\s+([+-])\s+")  # names have hyphens too, but no spaces around them
+_NAME = r"[A-Za-z0-9][\w.-]*(?:\s+[A-Za-z(]\S*)*"  # of a row: with coordinates, or keys in brackets
+_TERM = re.compile(rf"(?:(?P<factor>\d+(?:\.\d*)?|\.\d+)\s*\*\s*)?(?P<name>{_NAME})")
+EXAMPLE: Final = '"2*h - h2"'
+
+
+class ReactionError(ValueError):
+    """What is wrong with a reaction, in words that follow its text."""
+
+
+class Measured(NamedTuple):
+    """An energy and its standard error, in hartree."""
+
+    energy: float
+    error: float
+
+
+class Reaction(NamedTuple):
+    """A sum of energies: how often each name counts, and how it was written."""
+
+    text: str
+    factors: Mapping[str, float]
+
+    def energy(self, known: Mapping[str, Measured]) -> Measured:
+        """The sum, of independent energies; ReactionError for a name that is not known."""
+        unknown = [name for name in self.factors if name not in known]
+        if unknown:
+            have = ", ".join(sorted(known)) or "none"
+            raise ReactionError(f"there is no energy of {', '.join(unknown)}; there are: {have}")
+        energy = math.fsum(factor * known[name].energy for name, factor in self.factors.items())
+        return Measured(energy, math.hypot(*(f * known[n].error for n, f in self.factors.items())))
+
+
+def parse(text: str) -> Reaction:
+    """Read a sum like "2*h - h2": names of rows, each times a number if that is not 1.
+
+    Raises ReactionError if it is none.
+    """
+    first, *rest = _SIGN.split(f" + {text.strip()}" if text.strip() else "")
+    factors: dict[str, float] = defaultdict(float)
+    for sign, term in zip(rest[::2], rest[1::2], strict=True):
+        match = _TERM.fullmatch(term.strip())
+        if first or match is None:
+            raise ReactionError(
+                f"'{term.strip()}' is no name of a row; expected a sum like {EXAMPLE}"
+            )
+        factors[match["name"]] += float(match["factor"] or 1) * (1 if sign == "+" else -1)
+    if not factors:
+        raise ReactionError(f"there is nothing in it; expected a sum like {EXAMPLE}")
+    return Reaction(text, dict(factors))
