@@ -81,13 +81,14 @@ def test_the_way_to_the_cluster_is_kept():
     assert clean(needed | {"SLURM_EXIT_ERROR": "1", "SBATCH_QOS": "x"}) == needed
 
 
-def test_other_jobs_that_a_wrapper_speaks_of_are_not_taken_for_ours(filtered, tmp_path):
+@pytest.mark.parametrize(("seeds", "ids"), [("[0]", {"7"}), ("[0, 1]", {"7_0", "7_1"})])
+def test_other_jobs_that_a_wrapper_speaks_of_are_not_taken_for_ours(filtered, tmp_path, seeds, ids):
     """Cancelling would end one of them, which may be another user's of the account."""
     filtered.make("sbatch", "job 3 of 9 may start\nSubmitted batch job 7\nYour last job 5 failed\n")
-    submit_to_slurm(tmp_path, [make_plan(parse_spec(SPEC, "h.toml"))], Site(), Request(), None)
-    submission = list_runs(tmp_path)[0].read_submission()
-    assert submission is not None
-    assert submission.job_id == "7"
+    plans = [make_plan(parse_spec(f"seeds = {seeds}\n{SPEC}", "h.toml"))]
+    submit_to_slurm(tmp_path, plans, Site(), Request(), None)
+    submissions = [run.read_submission() for run in list_runs(tmp_path)]
+    assert {found.job_id for found in submissions if found} == ids
 
 
 def test_what_a_wrapper_says_beside_the_answer_is_not_taken_for_it(programs, tmp_path):

@@ -193,16 +193,17 @@ def test_filters_and_banners_of_a_users_shell_hide_no_job(room):
         noisy = wrap(noisy, name, 'echo "Be | kind | to | job 1 | of the queue"')
     filters = ("SQUEUE_PARTITION", "SCANCEL_PARTITION", "SACCT_FEDERATION", "SBATCH_PARTITION")
     noisy = replace(noisy, extra={**noisy.extra} | dict.fromkeys(filters, "scavenge"))
-    spec = noisy.spec(train=5, evaluate=40)
+    spec = noisy.spec(seeds=2, train=5, evaluate=40)
     noisy.run("submit", "--extra", "hold", spec)
-    assert noisy.states() == {"QUEUED": 1}
+    assert noisy.states() == {"QUEUED": 2}
     assert json.loads(noisy.run("submit", "--extra", "hold", "--json", spec))["submitted"] == []
-    (job_id,) = room.cluster.job_ids(room.cwd)
-    assert "Partition=gpu" in room.cluster.call("scontrol", "show", "job", job_id)
+    job_ids = room.cluster.job_ids(room.cwd)
+    assert {row["job_id"] for row in noisy.status()} == set(job_ids)
+    assert "Partition=gpu" in room.cluster.call("scontrol", "show", "job", job_ids[0])
     noisy.run("cancel", "h")
-    noisy.wait_for(CANCELLED=1)
+    noisy.wait_for(CANCELLED=2)
     noisy.run("submit", spec)
-    noisy.wait_for(FINISHED=1)
+    noisy.wait_for(FINISHED=2)
 
 
 def test_a_path_with_spaces_and_shell_words_is_only_a_path(room):

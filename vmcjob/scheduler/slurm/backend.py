@@ -142,8 +142,6 @@ def _run_sbatch(array: Array) -> list[str]:
         array.folder.mkdir(parents=True, exist_ok=True)
         with _clean_environment():
             executor = slurm.SlurmExecutor(array.folder)
-            # Its own way takes the first job that anything on the way to sbatch speaks of.
-            executor._get_job_id_from_submission_command = commands.submitted_id
             executor.update_parameters(**array.parameters)
             with executor.batch():
                 jobs = [executor.submit(supervisor) for supervisor in array.supervisors()]

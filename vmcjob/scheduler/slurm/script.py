@@ -11,6 +11,7 @@ from typing import Any
 from vmcjob import protocol
 from vmcjob.errors import SchedulerError
 from vmcjob.resources import Request, wall_time_s
+from vmcjob.scheduler.slurm import commands
 from vmcjob.site import Slurm
 from vmcjob.spec import Resources
 
@@ -124,11 +125,17 @@ class Options:
 
 
 def load_submitit() -> Any:  # a module, imported by those alone who submit
-    """submitit, told which signal to use before it reads that."""
-    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = WARNING
-    import submitit.slurm.slurm
+    """submitit, told which signal to use before it reads that, and how sbatch answers.
 
-    return submitit.slurm.slurm
+    It would take the first job that anything on the way to sbatch speaks of for ours, and makes an
+    executor of its own for every array.
+    """
+    os.environ["SUBMITIT_PREEMPT_SIGNAL"] = WARNING
+    from submitit.slurm import slurm
+
+    read = staticmethod(commands.submitted_id)
+    slurm.SlurmExecutor._get_job_id_from_submission_command = read  # pyright: ignore[reportAttributeAccessIssue]
+    return slurm
 
 
 def render(parameters: dict[str, Any], folder: Path, python: Sequence[str], n_tasks: int) -> str:
