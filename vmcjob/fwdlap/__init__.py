@@ -1,6 +1,15 @@
 """Forward-mode Laplacian of any JAX function: value, Jacobian and Laplacian in one pass."""
 
-from vmcjob.fwdlap import calls, generic, pointwise, products, structure
+from vmcjob.fwdlap import (
+    calls,
+    concatenation,
+    contraction,
+    generic,
+    pointwise,
+    products,
+    structure,
+    sums,
+)
 from vmcjob.fwdlap.api import (
     Jet,
     derivatives,
@@ -25,4 +34,5 @@ __all__ = [
     "zero_tangent_from_primal",
 ]
 
-del calls, generic, pointwise, products, structure  # imported for the rules they register
+# They were imported for the rules that they register.
+del calls, concatenation, contraction, generic, pointwise, products, structure, sums

@@ -9,7 +9,9 @@ import numpy as np
 
 from vmcjob.fwdlap.interpreter import bind, rule_for
 from vmcjob.fwdlap.node import Block, Node, Value, is_inexact, make_node, primal_of, total
-from vmcjob.fwdlap.sparsity import directions_of, expand, uniform, uniform_index
+from vmcjob.fwdlap.sparsity import directions_of, uniform
+from vmcjob.fwdlap.tables import uniform_index
+from vmcjob.fwdlap.windows import expand
 
 Arrays = tuple[jax.Array, ...]
 

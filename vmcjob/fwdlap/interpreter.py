@@ -10,7 +10,7 @@ import numpy as np
 from jax.core import Tracer
 
 from vmcjob.fwdlap.node import Block, Node, Value, primal_of
-from vmcjob.fwdlap.sparsity import widen
+from vmcjob.fwdlap.windows import widen
 
 Rule = Callable[[Any, list[Value]], list[Value]]
 RULES: dict[str, Rule] = {}

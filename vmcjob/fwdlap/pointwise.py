@@ -17,7 +17,8 @@ from vmcjob.fwdlap.node import (
     primal_of,
     total,
 )
-from vmcjob.fwdlap.sparsity import disjoint, inner, merge, scale
+from vmcjob.fwdlap.sparsity import disjoint, inner, merge
+from vmcjob.fwdlap.windows import scale
 
 Derivatives = Callable[[jax.Array, jax.Array], tuple[Any, Any]]
 

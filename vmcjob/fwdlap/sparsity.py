@@ -8,7 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from vmcjob.fwdlap.node import Block, Window, total
+from vmcjob.fwdlap.node import Block, total
+from vmcjob.fwdlap.tables import compress, has_repeats, uniform_index
+from vmcjob.fwdlap.windows import embed, widen
 
 Shape = tuple[int, ...]
 
@@ -19,89 +21,15 @@ MAX_PAIRS = 8
 FEW_SLOTS = 6
 
 
-def compress(index: np.ndarray) -> np.ndarray:
-    """The same table with every axis along which it is constant cut to length 1."""
-    for axis in range(1, index.ndim):
-        first = index[(slice(None),) * axis + (slice(0, 1),)]
-        if index.shape[axis] > 1 and (index == first).all():
-            index = first
-    return index
-
-
-def fill_holes(table: np.ndarray) -> np.ndarray:
-    """The table with -1 replaced wherever the rest of its slot agrees on one direction."""
-    top = table.max(axis=tuple(range(1, table.ndim)), keepdims=True)
-    agree = ((table == top) | (table < 0)).all(axis=tuple(range(1, table.ndim)), keepdims=True)
-    return compress(np.where(agree, top, table))
-
-
 def is_uniform(block: Block) -> bool:
     """Whether all elements share the block's directions."""
     return block.window is None and block.table.size == block.table.shape[0]
-
-
-def uniform_index(directions: Any, ndim: int) -> np.ndarray:
-    """Table of a block whose directions are the same for all elements."""
-    return np.asarray(directions, np.int64).reshape(-1, *[1] * ndim)
 
 
 def directions_of(blocks: Sequence[Block]) -> np.ndarray:
     """All directions along which anything may change, sorted."""
     found = np.unique(np.concatenate([block.table.ravel() for block in blocks]))
     return found[found >= 0]
-
-
-def restrict(array: Any, window: Window | None, lead: int = 0) -> Any:
-    """The part of an array that lies in the window; `lead` axes precede those of the value."""
-    if window is None or array.ndim == 0 or array.shape[window.axis + lead] == 1:
-        return array
-    return lax.slice_in_dim(array, window.start, window.stop, axis=window.axis + lead)
-
-
-def embed(array: Any, window: Window | None, shape: Shape) -> Any:
-    """Zeros of `shape` around an array that lies in the window."""
-    if window is None:
-        return array
-    region = _region(window, shape)
-    axis, start, stop = window
-    padding = [(0, 0, 0)] * len(shape)
-    padding[axis] = (start, shape[axis] - stop, 0)
-    return lax.pad(jnp.broadcast_to(array, region), jnp.zeros((), array.dtype), padding)
-
-
-def _region(window: Window | None, shape: Shape) -> Shape:
-    if window is None:
-        return shape
-    axis, start, stop = window
-    return (*shape[:axis], stop - start, *shape[axis + 1 :])
-
-
-def widen(block: Block, shape: Shape) -> Block:
-    """The same block without a window."""
-    if block.window is None:
-        return block
-    axis, start, stop = block.window
-    region = list(block.data.shape)
-    region[axis + 1] = stop - start
-    padding = [(0, 0, 0)] * block.data.ndim
-    padding[axis + 1] = (start, shape[axis] - stop, 0)
-    data = jnp.broadcast_to(block.data, region)
-    index = block.table
-    if index.shape[axis + 1] > 1:
-        edges = [(low, high) for low, high, _ in padding]
-        index = np.pad(index, edges, constant_values=-1)
-    return Block(lax.pad(data, jnp.zeros((), data.dtype), padding), index)
-
-
-def expand(block: Block, shape: Shape) -> Any:
-    """The block's data with every axis written out."""
-    block = widen(block, shape)
-    return jnp.broadcast_to(block.data, (len(block.data), *shape))
-
-
-def scale(block: Block, factor: Any) -> Block:
-    """The block times an array of the value's shape (or a scalar)."""
-    return block._replace(data=block.data * restrict(jnp.asarray(factor), block.window))
 
 
 def compatible(a: Block, b: Block) -> bool:
@@ -287,60 +215,3 @@ def _sum_slots(a: Any, b: Any) -> Any:
     if len(a) > FEW_SLOTS:
         return jnp.sum(a * b, axis=0)
     return total(*[a[i] * b[i] for i in range(len(a))])
-
-
-def has_repeats(index: np.ndarray) -> bool:
-    """Whether some element has one direction in two slots."""
-    ordered = np.sort(index, axis=0)
-    return bool(((ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)).any())
-
-
-def local_union(block: Block, shape: Shape, axes: Shape) -> Block | None:
-    """The block with as few slots as hold, at each element, all directions met along `axes`.
-
-    Its table is constant along `axes`. None where no direction repeats and most places hold
-    one: then the axes themselves can serve as slots.
-    """
-    lengths = [shape[axis] if axis in axes else n for axis, n in enumerate(block.table.shape[1:])]
-    order = [axis + 1 for axis in axes]
-    kept = [axis + 1 for axis in range(len(shape)) if axis not in axes]
-    spread = np.broadcast_to(block.table, (len(block.table), *lengths))
-    flat = spread.transpose([0, *order, *kept]).reshape(-1, *[lengths[a - 1] for a in kept])
-    table = _distinct(flat)
-    if 2 * len(table) > len(flat) and not has_repeats(flat):
-        return None
-    table = table.reshape(len(table), *[1 if a in axes else n for a, n in enumerate(lengths)])
-    rows = [_gather_direction(block, directions) for directions in table]
-    return Block(jnp.stack(jnp.broadcast_arrays(*rows)), compress(table), block.window)
-
-
-def _distinct(table: np.ndarray) -> np.ndarray:
-    """The distinct directions along the leading axis, sorted, -1 behind where there are fewer."""
-    missing = np.iinfo(table.dtype).max
-    ordered = np.sort(np.where(table < 0, missing, table), axis=0)
-    repeats = np.concatenate([np.zeros_like(ordered[:1], bool), ordered[1:] == ordered[:-1]])
-    ordered = np.sort(np.where(repeats, missing, ordered), axis=0)
-    filled = int((ordered != missing).sum(axis=0).max(initial=1))
-    return np.where(ordered == missing, -1, ordered)[: max(filled, 1)]
-
-
-def _gather_direction(block: Block, directions: np.ndarray) -> Any:
-    """The block's data along one direction per element."""
-    parts = []
-    for data, table in zip(block.data, block.table, strict=True):
-        here = (table == directions) & (table >= 0)
-        if here.all():
-            parts.append(data)
-        elif here.any():
-            parts.append(jnp.where(here, data, jnp.zeros((), data.dtype)))
-    if not parts:
-        return jnp.zeros(block.data.shape[1:], block.data.dtype)
-    return total(*parts)
-
-
-def settle(block: Block, shape: Shape) -> Block:
-    """The block itself, or with fewer slots where an element has one direction twice."""
-    if not has_repeats(block.table):
-        return block
-    union = local_union(block, shape, ())
-    return block if union is None else union

@@ -1,4 +1,4 @@
-"""Rules that move elements about: reshape, transpose, broadcast, slice, concatenate, gather."""
+"""Rules that move elements about: reshape, transpose, broadcast, slice, gather."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -6,7 +6,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
 from vmcjob.fwdlap.generic import differentiate_once
 from vmcjob.fwdlap.interpreter import bind, is_known, rule_for
@@ -15,13 +14,13 @@ from vmcjob.fwdlap.node import (
     Node,
     Value,
     Window,
-    blocks_of,
     is_inexact,
-    laplacian_of,
     make_node,
     primal_of,
 )
-from vmcjob.fwdlap.sparsity import compress, expand, merge, widen
+from vmcjob.fwdlap.sparsity import merge
+from vmcjob.fwdlap.tables import compress
+from vmcjob.fwdlap.windows import expand, widen
 
 Shape = tuple[int, ...]
 
@@ -201,72 +200,6 @@ def _cut(array: Any, cuts: list) -> Any:
         slice(None) if array.shape[axis + 1] == 1 else slice(*cut) for axis, cut in enumerate(cuts)
     ]
     return array[(slice(None), *slices)]
-
-
-@rule_for("concatenate")
-def concatenate(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Blocks are not copied: each gets a window at its place."""
-    axis = eqn.params["dimension"]
-    primals = [primal_of(value) for value in inputs]
-    out = bind(eqn, primals)[0]
-    laplacians = [laplacian_of(value) for value in inputs]
-    laplacian = None
-    if any(term is not None for term in laplacians):
-        filled = [
-            jnp.zeros(jnp.shape(p), out.dtype) if term is None else term
-            for p, term in zip(primals, laplacians, strict=True)
-        ]
-        laplacian = bind(eqn, filled)[0]
-    blocks, start = [], 0
-    for value, primal in zip(inputs, primals, strict=True):
-        stop = start + primal.shape[axis]
-        for block in blocks_of(value):
-            if block.window is not None and block.window.axis == axis:
-                low, high = block.window.start + start, block.window.stop + start
-                window = Window(axis, low, high)
-            else:
-                block, window = widen(block, primal.shape), Window(axis, start, stop)
-            blocks.append(block._replace(window=window))
-        start = stop
-    return [make_node(out, _join(blocks, axis, out.shape), laplacian)]
-
-
-def _join(blocks: list[Block], axis: int, shape: Shape) -> list[Block]:
-    """Fuse neighbours that share their directions (stacked spin blocks, say) into one block."""
-    joined: list[Block] = []
-    for block in blocks:
-        for i, other in enumerate(joined):
-            if _are_neighbours(other, block):
-                joined[i] = _fuse(other, block, axis)
-                break
-        else:
-            joined.append(block)
-    whole = Window(axis, 0, shape[axis])
-    return [b._replace(window=None) if b.window == whole else b for b in joined]
-
-
-def _are_neighbours(a: Block, b: Block) -> bool:
-    if a.window is None or b.window is None or a.window.stop != b.window.start:
-        return False
-    axis = a.window.axis + 1
-    if len(a.table) != len(b.table) or a.data.ndim != b.data.ndim:
-        return False
-    same = a.table.shape[axis] == 1 == b.table.shape[axis] and np.array_equal(a.table, b.table)
-    along = [i for i in range(1, a.data.ndim) if i != axis]
-    return same and all(a.data.shape[i] == b.data.shape[i] for i in along)
-
-
-def _fuse(a: Block, b: Block, axis: int) -> Block:
-    parts = []
-    for block in (a, b):
-        window = block.window or Window(axis, 0, 1)
-        shape = list(block.data.shape)
-        shape[axis + 1] = window.stop - window.start
-        parts.append(jnp.broadcast_to(block.data, shape))
-    start = a.window.start if a.window else 0
-    stop = b.window.stop if b.window else 0
-    data = lax.concatenate(parts, axis + 1)
-    return Block(data, a.table, Window(axis, start, stop))
 
 
 @rule_for("tile")

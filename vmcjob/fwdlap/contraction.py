@@ -1,0 +1,187 @@
+"""The rule for dot_general: each block is contracted by itself."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jax import lax
+
+from vmcjob.fwdlap.interpreter import bind, rule_for
+from vmcjob.fwdlap.node import Block, Value, blocks_of, laplacian_of, make_node, primal_of, total
+from vmcjob.fwdlap.sparsity import (
+    MAX_PAIRS,
+    colliding_slots,
+    directions_of,
+    is_uniform,
+    merge,
+    uniform,
+)
+from vmcjob.fwdlap.sums import align
+from vmcjob.fwdlap.tables import fill_holes
+from vmcjob.fwdlap.unions import settle
+from vmcjob.fwdlap.windows import expand, widen
+
+Axes = tuple[int, ...]
+
+
+class Contraction:
+    """The axes of a dot_general and what a block becomes in it."""
+
+    def __init__(self, eqn: Any, shapes: tuple[Axes, Axes]):
+        (self.contract, self.batch) = eqn.params["dimension_numbers"]
+        self.shapes = shapes
+        self.options = {
+            key: eqn.params[key]
+            for key in ("precision", "preferred_element_type")
+            if key in eqn.params
+        }
+
+    def free(self, side: int) -> list[int]:
+        """Axes of one operand that are neither contracted nor batched."""
+        taken = (*self.contract[side], *self.batch[side])
+        return [axis for axis in range(len(self.shapes[side])) if axis not in taken]
+
+    def push(self, block: Block, other: Any, side: int) -> Block:
+        """The block contracted with the other operand's primal."""
+        contract, batch = self.contract[side], self.batch[side]
+        other_contract, other_batch = self.contract[1 - side], self.batch[1 - side]
+        block, other, shape = self._without_window(block, other, side)
+        block, varying = align(block, shape, tuple(contract))
+        written = {*contract, *batch}
+        lengths = [
+            shape[axis] if axis in written else block.data.shape[axis + 1]
+            for axis in range(len(shape))
+        ]
+        data = jnp.broadcast_to(block.data, (len(block.data), *lengths))
+        kept = [i for i, axis in enumerate(contract) if axis not in varying]
+        moved = [contract.index(axis) for axis in varying]
+        own = (
+            tuple(contract[i] + 1 for i in kept),
+            (*[contract[i] + 1 for i in moved], *[axis + 1 for axis in batch]),
+        )
+        others = (
+            tuple(other_contract[i] for i in kept),
+            (*[other_contract[i] for i in moved], *other_batch),
+        )
+        # A product for each of a batch is fastest with its longest axis, the directions, last.
+        n_front, n_other = len(varying) + len(batch), len(self.free(1 - side))
+        data_first = side == 0 and n_front == 0
+        operands = (data, other) if data_first else (other, data)
+        pair = (own, others) if data_first else (others, own)
+        numbers = ((pair[0][0], pair[1][0]), (pair[0][1], pair[1][1]))
+        out = lax.dot_general(*operands, numbers, **self.options)
+        slot = n_front if data_first else n_front + n_other
+        if side == 0 and not data_first:
+            out = jnp.moveaxis(out, range(n_front, slot), range(-n_other, 0))
+            slot = n_front
+        out = jnp.moveaxis(out, slot, len(varying))
+        out = out.reshape(-1, *out.shape[len(varying) + 1 :])
+        return Block(out, self._index(block.table, shape, varying, side))
+
+    def _without_window(self, block: Block, other: Any, side: int) -> tuple[Block, Any, Axes]:
+        """The block, the other operand and the block's shape; in a sum, only the window's part."""
+        shape, contract = self.shapes[side], self.contract[side]
+        if block.window is None:
+            return block, other, shape
+        axis, start, stop = block.window
+        if axis not in contract:
+            return widen(block, shape), other, shape
+        place = self.contract[1 - side][contract.index(axis)]
+        other = lax.slice_in_dim(other, start, stop, axis=place)
+        shape = tuple(stop - start if i == axis else n for i, n in enumerate(shape))
+        return block._replace(window=None), other, shape
+
+    def _index(self, index: np.ndarray, shape: Axes, varying: Axes, side: int) -> np.ndarray:
+        """The table of `push`: its own axes where they land, length 1 for the other operand's."""
+        own = [*self.batch[side], *self.free(side)]
+        order = [axis + 1 for axis in varying] + [0] + [axis + 1 for axis in own]
+        dropped = [axis + 1 for axis in self.contract[side] if axis not in varying]
+        table = index.transpose(order + dropped)
+        table = table.reshape(-1, *[index.shape[axis + 1] for axis in own])
+        n_batch = len(self.batch[side])
+        foreign = [1] * len(self.free(1 - side))
+        batch_shape, free_shape = table.shape[1 : n_batch + 1], table.shape[n_batch + 1 :]
+        tail = (*free_shape, *foreign) if side == 0 else (*foreign, *free_shape)
+        return fill_holes(table.reshape(len(table), *batch_shape, *tail))
+
+    def cross(self, a: Block, b: Block) -> Any:
+        """sum_d f(A_d, B_d) of two blocks; None where they share no direction."""
+        blocks = [
+            Block(expand(block, shape), widen(block, shape).table)
+            for block, shape in zip((a, b), self.shapes, strict=True)
+        ]
+        few = self._few_pairs(*blocks)
+        if few is not None:
+            return few
+        shared = np.intersect1d(directions_of([a]), directions_of([b]))
+        if not shared.size:
+            return None
+        if not all(is_uniform(block) for block in blocks) or not compatible_slots(*blocks):
+            blocks = [
+                uniform([block], shape, shared)
+                for block, shape in zip(blocks, self.shapes, strict=True)
+            ]
+        left, right = blocks
+        (c_left, c_right), (b_left, b_right) = self.contract, self.batch
+        numbers = (
+            ((0, *_behind_slots(c_left)), (0, *_behind_slots(c_right))),
+            (_behind_slots(b_left), _behind_slots(b_right)),
+        )
+        return lax.dot_general(left.data, right.data, numbers, **self.options)
+
+    def _few_pairs(self, a: Block, b: Block) -> Any:
+        """`cross` slot by slot, where few slots of either share a direction anywhere."""
+        operands = ((a, 0), (b, 1))
+        if is_uniform(a) and is_uniform(b):
+            return None
+        if any(block.table.shape[c + 1] > 1 for block, s in operands for c in self.contract[s]):
+            return None
+        left, right = (
+            Block(block.data, self._index(block.table, self.shapes[side], (), side))
+            for block, side in operands
+        )
+        pairs = colliding_slots(left, right)
+        if not pairs or len(pairs) > MAX_PAIRS:
+            return None
+        numbers = (self.contract, self.batch)
+        return total(
+            *[
+                jnp.where(
+                    left.table[i] == right.table[j],
+                    lax.dot_general(a.data[i], b.data[j], numbers, **self.options),
+                    0,
+                )
+                for i, j in pairs
+            ]
+        )
+
+
+def _behind_slots(axes: Axes) -> Axes:
+    return tuple(axis + 1 for axis in axes)
+
+
+def compatible_slots(a: Block, b: Block) -> bool:
+    """Whether two uniform blocks list the same directions in the same order."""
+    return np.array_equal(a.table.ravel(), b.table.ravel())
+
+
+@rule_for("dot_general")
+def dot_general(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Bilinear; each block is contracted by itself, so unwritten axes and windows save work."""
+    a, b = inputs
+    x, y = primal_of(a), primal_of(b)
+    out = bind(eqn, [x, y])[0]
+    contraction = Contraction(eqn, (x.shape, y.shape))
+    blocks = [contraction.push(block, y, 0) for block in blocks_of(a)]
+    blocks += [contraction.push(block, x, 1) for block in blocks_of(b)]
+    terms = []
+    if laplacian_of(a) is not None:
+        terms.append(bind(eqn, [laplacian_of(a), y])[0])
+    if laplacian_of(b) is not None:
+        terms.append(bind(eqn, [x, laplacian_of(b)])[0])
+    for left in blocks_of(a):
+        for right in blocks_of(b):
+            cross = contraction.cross(left, right)
+            terms.append(None if cross is None else 2 * cross)
+    blocks = merge([settle(block, out.shape) for block in blocks])
+    return [make_node(out, blocks, total(*terms))]

@@ -1,0 +1,52 @@
+"""Fewer slots for a block, where directions repeat along its axes."""
+
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from vmcjob.fwdlap.node import Block, total
+from vmcjob.fwdlap.tables import compress, distinct, has_repeats
+
+Shape = tuple[int, ...]
+
+
+def local_union(block: Block, shape: Shape, axes: Shape) -> Block | None:
+    """The block with as few slots as hold, at each element, all directions met along `axes`.
+
+    Its table is constant along `axes`. None where no direction repeats and most places hold
+    one: then the axes themselves can serve as slots.
+    """
+    lengths = [shape[axis] if axis in axes else n for axis, n in enumerate(block.table.shape[1:])]
+    order = [axis + 1 for axis in axes]
+    kept = [axis + 1 for axis in range(len(shape)) if axis not in axes]
+    spread = np.broadcast_to(block.table, (len(block.table), *lengths))
+    flat = spread.transpose([0, *order, *kept]).reshape(-1, *[lengths[a - 1] for a in kept])
+    table = distinct(flat)
+    if 2 * len(table) > len(flat) and not has_repeats(flat):
+        return None
+    table = table.reshape(len(table), *[1 if a in axes else n for a, n in enumerate(lengths)])
+    rows = [_gather_direction(block, directions) for directions in table]
+    return Block(jnp.stack(jnp.broadcast_arrays(*rows)), compress(table), block.window)
+
+
+def _gather_direction(block: Block, directions: np.ndarray) -> Any:
+    """The block's data along one direction per element."""
+    parts = []
+    for data, table in zip(block.data, block.table, strict=True):
+        here = (table == directions) & (table >= 0)
+        if here.all():
+            parts.append(data)
+        elif here.any():
+            parts.append(jnp.where(here, data, jnp.zeros((), data.dtype)))
+    if not parts:
+        return jnp.zeros(block.data.shape[1:], block.data.dtype)
+    return total(*parts)
+
+
+def settle(block: Block, shape: Shape) -> Block:
+    """The block itself, or with fewer slots where an element has one direction twice."""
+    if not has_repeats(block.table):
+        return block
+    union = local_union(block, shape, ())
+    return block if union is None else union
