@@ -19,7 +19,7 @@ from unittest.mock import patch
 
 from tests.run.harness import make_run
 from vmcjob.run import main as run_worker
-from vmcjob.run.pulse import Pulse
+from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.spec import JobSpec, dump_spec, read_spec
 from vmcjob.store import RunStore
 
@@ -58,7 +58,7 @@ def main() -> None:
     with (
         TemporaryDirectory() as folder,
         patch.object(RunStore, "commit", timed(RunStore.commit, commits)),
-        patch.object(Pulse, "beat", timed(Pulse.beat, beats)),
+        patch.object(HeartbeatWriter, "beat", timed(HeartbeatWriter.beat, beats)),
     ):
         run = make_run(Path(folder), dump_spec(spec))
         assert run_worker(run.path) == 0

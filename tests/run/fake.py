@@ -18,7 +18,7 @@ import numpy as np
 
 from vmcjob.run import attempt
 from vmcjob.run.calculation import average_from, learning_rate
-from vmcjob.run.rollback import NO_CARE, Care
+from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.spec import JobSpec
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, Trust, UpdateInfo
@@ -179,7 +179,9 @@ class WellCalculation:
         return state._replace(optimizer=devices.replicate({"velocity": np.float64(0.0)}))
 
 
-def build(spec: JobSpec, start: HartreeFock | None = None, care: Care = NO_CARE) -> WellCalculation:
+def build(
+    spec: JobSpec, start: HartreeFock | None = None, care: RetryPolicy = FIRST_TRY
+) -> WellCalculation:
     """In place of `vmcjob.run.calculation.build`."""
     spec = care.of_steps(spec)
     well = HarmonicWell(spec, care.retries, care.chunk_divisor)

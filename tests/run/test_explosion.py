@@ -7,7 +7,7 @@ import pytest
 
 from tests.run.harness import HELIUM, finish, make_run, start
 from vmcjob.run.explosion import PERSISTENCE, WINDOW, ExplosionWatch
-from vmcjob.run.rollback import Care, Cause, Rollback
+from vmcjob.run.rollback import Cause, RetryPolicy, Rollback
 from vmcjob.rundir import Phase
 from vmcjob.store import RunStore
 from vmcjob.vmc.system import System, energy_bound
@@ -138,7 +138,7 @@ def test_a_run_that_explodes_goes_back_and_ends_as_if_nothing_had_happened(tmp_p
     assert (rollback.cause, rollback.phase) == (Cause.EXPLOSION, Phase.TRAIN)
     assert 81 <= rollback.step <= 83
     assert rollback.to_step <= 82
-    assert Care.after([rollback]).retries == 1
+    assert RetryPolicy.after([rollback]).retries == 1
     energies = [s.series("evaluate")["energy"] for s in (store, plain)]
     error = np.hypot(*(values.std() / len(values) ** 0.5 for values in energies))
     assert abs(energies[0].mean() - energies[1].mean()) < 5.0 * error + 0.02

@@ -89,7 +89,7 @@ RACER = """
 import sys, time, types
 from pathlib import Path
 
-def attempt(run, stop, pulse):
+def attempt(run, stop, heartbeat):
     while not (run.path / "gate").exists():
         time.sleep(0.001)
 

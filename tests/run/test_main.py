@@ -13,13 +13,13 @@ from tests.cli.shell import finish
 from tests.run.harness import make_run
 from vmcjob.errors import RunDirError
 from vmcjob.run import main
-from vmcjob.run.pulse import Pulse
+from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Heartbeat, Outcome, Phase, RunDir
 from vmcjob.status import State, examine
 from vmcjob.store import Layout, RunStore
 
-Work = Callable[[RunDir, StopRequest, Pulse], None]
+Work = Callable[[RunDir, StopRequest, HeartbeatWriter], None]
 TRAINING = Heartbeat(phase=Phase.TRAIN, step=3, n_steps=9, energy=-1.0)
 
 
@@ -108,11 +108,11 @@ def test_a_worker_whose_run_is_removed_ends_and_leaves_no_ghost(tmp_path, do) ->
     """What it wrote after `rm -r` would stand in the way of the next submission."""
     run = make_run(tmp_path)
 
-    def work(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
-        pulse.beat(TRAINING)
+    def work(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> None:
+        heartbeat.beat(TRAINING)
         shutil.rmtree(run.path)
         run.path.mkdir()  # as far as `rm -r` comes with a file that came in between
-        pulse.beat(TRAINING)
+        heartbeat.beat(TRAINING)
 
     do(work)
     with pytest.raises(RunDirError) as refusal:
@@ -153,9 +153,9 @@ def test_a_disk_that_fills_up_is_named_by_the_outcome(small_disk, do) -> None:
     """The worker has kept the space for that."""
     run = make_run(small_disk)
 
-    def work(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
+    def work(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> None:
         fill(small_disk)
-        pulse.beat(TRAINING)
+        heartbeat.beat(TRAINING)
 
     do(work)
     assert main(run.path) == 1
@@ -171,7 +171,7 @@ def test_a_disk_that_is_full_from_the_start_is_named_by_status(small_disk, do) -
     run = make_run(small_disk)
     run.write_heartbeat(TRAINING)
     fill(small_disk)
-    do(lambda run_dir, stop, pulse: pytest.fail("there is no work to be done"))
+    do(lambda run_dir, stop, heartbeat: pytest.fail("there is no work to be done"))
     with pytest.raises(RunDirError, match=r"outcome.json: cannot be written: No space left"):
         main(run.path)
     beat = Heartbeat(phase=Phase.TRAIN, step=3, n_steps=9, host="elsewhere", time=0.0)

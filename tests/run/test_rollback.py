@@ -19,7 +19,7 @@ from tests.run.harness import (
     start,
 )
 from vmcjob.run.calculation import learning_rate
-from vmcjob.run.rollback import NO_CARE, Care, Cause, Rollback
+from vmcjob.run.rollback import FIRST_TRY, Cause, RetryPolicy, Rollback
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.spec import Sr, parse_spec
 from vmcjob.store import RunStore
@@ -117,12 +117,12 @@ def test_care_grows_with_every_rollback() -> None:
     spec = parse_spec(HELIUM, "test.toml").points[0].spec
     wrong = Rollback(Cause.NOT_FINITE, Phase.TRAIN, 1, Phase.TRAIN, 0)
     short = Rollback(Cause.OUT_OF_MEMORY, Phase.TRAIN, 1, Phase.TRAIN, 0)
-    care = Care.after([wrong, short, wrong])
-    assert care == Care(retries=2, chunk_divisor=2)
-    careful = care.of_steps(spec)
+    policy = RetryPolicy.after([wrong, short, wrong])
+    assert policy == RetryPolicy(retries=2, chunk_divisor=2)
+    careful = policy.of_steps(spec)
     assert isinstance(careful.optimizer, Sr)
     assert isinstance(spec.optimizer, Sr)
     assert careful.optimizer.learning_rate == spec.optimizer.learning_rate / 4
     assert careful.optimizer.norm_constraint == spec.optimizer.norm_constraint / 16
     assert careful.pretrain.learning_rate == spec.pretrain.learning_rate / 4
-    assert NO_CARE.of_steps(spec) == spec
+    assert FIRST_TRY.of_steps(spec) == spec

@@ -25,7 +25,7 @@ from tests.run.harness import (
 )
 from vmcjob import __version__
 from vmcjob.run import main
-from vmcjob.run.pulse import Pulse
+from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Heartbeat, Outcome, Phase, Process, RunDir
 from vmcjob.store import RunStore
@@ -196,7 +196,7 @@ OUT_OF_MEMORY = [
 def test_a_job_that_memory_cannot_hold_fails_with_advice(error, tmp_path, monkeypatch) -> None:
     """NumPy says it in one way and XLA in another; neither is a bug of ours."""
 
-    def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
+    def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> None:
         raise error
 
     monkeypatch.setattr("vmcjob.run.attempt.attempt", attempt)

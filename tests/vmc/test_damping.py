@@ -24,7 +24,7 @@ from tests.vmc.test_kfac import (
 )
 from tests.wavefunctions import LocalEnergy, make_local_energy
 from vmcjob.run.calculation import build
-from vmcjob.run.rollback import NO_CARE, Care
+from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.run.state import from_arrays, to_arrays
 from vmcjob.spec import parse_spec
 from vmcjob.vmc import devices
@@ -192,7 +192,9 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
         "damping_adaptation_decay = 0.8\nl2 = 0.5\nclip = 4.0\n",
         "job.toml",
     ).points
-    first, second = (build(point.spec, care=care).vmc.optimizer for care in (NO_CARE, Care(1, 2)))
+    first, second = (
+        build(point.spec, care=care).vmc.optimizer for care in (FIRST_TRY, RetryPolicy(1, 2))
+    )
     assert isinstance(first, Kfac)
     assert isinstance(second, Kfac)
     assert (first.estimation_mode, first.seed) == ("fisher_gradients", 3)

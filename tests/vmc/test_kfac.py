@@ -244,7 +244,7 @@ def test_every_dense_layer_of_a_ferminet_is_in_a_kronecker_factored_block(full: 
 
 def test_a_large_array_gets_a_diagonal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its matrix would not fit the memory."""
-    monkeypatch.setattr("vmcjob.vmc.kfac_layers.LARGEST_FULL_BLOCK", 5)
+    monkeypatch.setattr("vmcjob.vmc.kfac_layers.MAX_FULL_BLOCK", 5)
     log_psi, params = array_model()
     assert make_kfac(log_psi).describe_blocks(params) == {"alpha": "ScaleAndShiftDiagonal"}
 

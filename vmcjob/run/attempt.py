@@ -15,9 +15,9 @@ from vmcjob import __version__
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
-from vmcjob.run.mirror import Mirror, open_shared
+from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
-from vmcjob.run.pulse import Pulse
+from vmcjob.run.replica import Replica, open_shared
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
@@ -42,14 +42,14 @@ def join(rank: Rank) -> None:
         raise UsageError(f"{error}; ask for nodes that are alike") from None
 
 
-def attempt(run_dir: RunDir, stop: StopRequest, pulse: Pulse) -> None:
+def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> None:
     """Take the run to its end; raises what `Worker.run` raises, and errors meant for the user."""
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
     make_calculation = partial(build, spec, _recorded_start(store))
-    worker = Worker(spec, make_calculation, store, stop, pulse, start and start.arrays)
+    worker = Worker(spec, make_calculation, store, stop, heartbeat, start and start.arrays)
     for line in describe_blocks(worker.calculation):
         log.info("%s", line)
     if worker.warning:
@@ -136,7 +136,7 @@ def _start(spec: JobSpec) -> HartreeFockRecord:
     return HartreeFockRecord(attributes, {"up": found.up, "down": found.down})
 
 
-def _recorded_start(store: RunStore | Mirror) -> HartreeFock | None:
+def _recorded_start(store: RunStore | Replica) -> HartreeFock | None:
     record = store.hartree_fock()
     if record is None:
         return None

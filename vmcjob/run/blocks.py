@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vmcjob.run.edge import agree_on_length
+from vmcjob.run.consensus import share_length
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step, iterate
@@ -42,5 +42,5 @@ def run_blocks(step: Step, state: LoopState, first: int, edges: Sequence[int]) -
             yield Block(last, state, rows, len(rows) / seconds if is_compiled else None)
             is_compiled = True
             wanted = max(1, min(2 * length, round(length * BLOCK_SECONDS / seconds)))
-            length = agree_on_length(wanted)
+            length = share_length(wanted)
             first = last

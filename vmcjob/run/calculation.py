@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
-from vmcjob.run.rollback import NO_CARE, Care
+from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import WaveFunction, make_orbitals, make_psi
 from vmcjob.vmc.ansatz.ferminet import FermiNet
@@ -102,7 +102,7 @@ def make_system(spec: jobspec.System) -> System:
 
 
 def build(
-    spec: jobspec.JobSpec, start: HartreeFock | None = None, care: Care = NO_CARE
+    spec: jobspec.JobSpec, start: HartreeFock | None = None, care: RetryPolicy = FIRST_TRY
 ) -> Calculation:
     """The calculation that a spec describes; UsageError if the devices cannot share its walkers.
 
@@ -141,7 +141,7 @@ def build(
 
 
 def _pretraining(
-    spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock, care: Care
+    spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock, care: RetryPolicy
 ) -> Pretraining:
     options, system = spec.pretrain, make_system(spec.system)
     return Pretraining(
@@ -206,7 +206,7 @@ def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
 
 
 def _optimizer(
-    spec: jobspec.JobSpec, care: Care, log_psi: LogPsi, local_energies: LocalEnergies
+    spec: jobspec.JobSpec, care: RetryPolicy, log_psi: LogPsi, local_energies: LocalEnergies
 ) -> Optimizer:
     options = spec.optimizer
     rate = learning_rate(spec)
@@ -275,7 +275,7 @@ def _kfac(
     options: jobspec.Kfac,
     log_psi: LogPsi,
     local_energies: LocalEnergies,
-    care: Care,
+    care: RetryPolicy,
 ) -> Kfac:
     try:
         return Kfac(

@@ -11,8 +11,8 @@ from vmcjob.protocol import EXIT_CODES
 from vmcjob.rank import ALONE, Rank
 from vmcjob.run import startup
 from vmcjob.run.ending import outcome_of
+from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
-from vmcjob.run.pulse import Pulse, Silence
 from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 
@@ -35,16 +35,16 @@ def main(path: Path, rank: Rank = ALONE) -> int:
         run_dir.lock(),
         bounded(run_dir.log_of(rank.index)),
         stop_on_signals() as stop,
-        Pulse(run_dir) as pulse,
+        HeartbeatWriter(run_dir) as heartbeat,
     ):
         last, beat = run_dir.read_outcome(), run_dir.read_heartbeat()
         is_done = last is not None and last.outcome is Outcome.FINISHED
         if is_done and not run_dir.has_results:
             raise RunDirError(f"{path}: finished, but {RESULTS_LOST}")
-        outcome = _attempt(run_dir, rank, stop, pulse, beat, is_done)
+        outcome = _attempt(run_dir, rank, stop, heartbeat, beat, is_done)
         run_dir.require_presence()  # a directory that somebody removes must not return as a ghost
         if is_done and outcome.outcome is Outcome.FAILED:
-            _leave_as_it_was(run_dir, pulse, beat)
+            _leave_as_it_was(run_dir, heartbeat, beat)
         else:
             run_dir.write_outcome(outcome)
         with suppress(RunDirError):  # a full disk: the outcome says so
@@ -60,7 +60,7 @@ def _attempt(
     run_dir: RunDir,
     rank: Rank,
     stop: StopRequest,
-    pulse: Pulse,
+    heartbeat: HeartbeatWriter,
     beat: Heartbeat | None,
     is_done: bool,
 ) -> OutcomeRecord:
@@ -70,7 +70,7 @@ def _attempt(
     """
     try:
         run_dir.reserve()
-        pulse.beat(_first_heartbeat(beat))
+        heartbeat.beat(_first_heartbeat(beat))
         if not is_done:
             run_dir.clear_outcome()
         asked = run_dir.read_cancellation()
@@ -79,14 +79,14 @@ def _attempt(
         run_dir.append_attempt("start")
     except RunDirError as error:
         return outcome_of(error)
-    return _outcome(run_dir, rank, stop, pulse)
+    return _outcome(run_dir, rank, stop, heartbeat)
 
 
-def _leave_as_it_was(run_dir: RunDir, pulse: Pulse, beat: Heartbeat | None) -> None:
+def _leave_as_it_was(run_dir: RunDir, heartbeat: HeartbeatWriter, beat: Heartbeat | None) -> None:
     """A finished run that was refused has lost nothing: its outcome and last heartbeat stand."""
     run_dir.release()
     if beat is not None:
-        pulse.beat(beat)
+        heartbeat.beat(beat)
 
 
 def _accompany(run_dir: RunDir, rank: Rank) -> int:
@@ -95,7 +95,7 @@ def _accompany(run_dir: RunDir, rank: Rank) -> int:
     The exit code is 0 for any end that all ranks come to together: the first one names it.
     """
     with bounded(run_dir.log_of(rank.index)), stop_on_signals() as stop:
-        outcome = _outcome(run_dir, rank, stop, Silence(run_dir))
+        outcome = _outcome(run_dir, rank, stop, NoHeartbeat(run_dir))
         log.info("%s", f"{outcome.outcome} {outcome.message}".rstrip())
         code = EXIT_CODES[Outcome.FAILED] if outcome.outcome is Outcome.FAILED else 0
         _leave(outcome, code)  # inside, where a late signal still does no harm
@@ -132,7 +132,9 @@ def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
     )
 
 
-def _outcome(run_dir: RunDir, rank: Rank, stop: StopRequest, pulse: Pulse) -> OutcomeRecord:
+def _outcome(
+    run_dir: RunDir, rank: Rank, stop: StopRequest, heartbeat: HeartbeatWriter
+) -> OutcomeRecord:
     """Work until the run ends one way or another, and say which."""
     try:
         # Not before the signal handlers are in place: it takes seconds.
@@ -141,7 +143,7 @@ def _outcome(run_dir: RunDir, rank: Rank, stop: StopRequest, pulse: Pulse) -> Ou
 
         join(rank)
         startup.find_devices()
-        attempt(run_dir, stop, pulse)
+        attempt(run_dir, stop, heartbeat)
     except Exception as error:
         return outcome_of(error, is_alone=rank.is_alone)
     return OutcomeRecord(outcome=Outcome.FINISHED)

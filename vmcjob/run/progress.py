@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from vmcjob.run.pulse import Pulse
+from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.rundir import Heartbeat, Phase
 from vmcjob.stats import estimate
 
@@ -16,15 +16,18 @@ class Progress:
     """Writes the run's heartbeat.
 
     Args:
-        pulse: where the heartbeat goes.
+        heartbeat: where the heartbeat goes.
         planned: steps of every phase, in the order of the run.
         energies: what earlier attempts recorded of each phase, in hartree.
     """
 
     def __init__(
-        self, pulse: Pulse, planned: Mapping[Phase, int], energies: Mapping[Phase, np.ndarray]
+        self,
+        heartbeat: HeartbeatWriter,
+        planned: Mapping[Phase, int],
+        energies: Mapping[Phase, np.ndarray],
     ) -> None:
-        self._pulse = pulse
+        self._heartbeat = heartbeat
         self._planned = planned
         self._energies = {phase: energies[phase].tolist() for phase in energies}
         self._speeds: dict[Phase, float] = {}
@@ -72,7 +75,7 @@ class Progress:
 
     def _beat(self, phase: Phase, step: int, shown_as: Phase | None = None) -> None:
         energy, error = self.energy(phase)
-        self._pulse.beat(
+        self._heartbeat.beat(
             Heartbeat(
                 phase=shown_as or phase,
                 step=step,

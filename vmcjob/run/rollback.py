@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from vmcjob.rundir import Phase
 from vmcjob.spec import Adam, JobSpec, Lamb
 
-MOST_HALVINGS = 4  # of a chunk; what is short of memory with a sixteenth is so for other reasons
+MAX_HALVINGS = 4  # of a chunk; what is short of memory with a sixteenth is so for other reasons
 
 
 class NotFiniteError(Exception):
@@ -77,7 +77,7 @@ class Rollback:
 
 
 @dataclass(frozen=True)
-class Care:
+class RetryPolicy:
     """How much more carefully than its spec says a run is to go on.
 
     After numbers that were not finite, or an explosion: other random numbers, and half the step.
@@ -111,7 +111,7 @@ class Care:
         )
 
 
-NO_CARE: Final = Care()
+FIRST_TRY: Final = RetryPolicy()
 """What a spec says and no more."""
 
 

@@ -13,18 +13,18 @@ from vmcjob.errors import DivergedError
 from vmcjob.run import comparison
 from vmcjob.run.blocks import Block, run_blocks
 from vmcjob.run.calculation import Calculation
-from vmcjob.run.edge import agree
+from vmcjob.run.consensus import reach_consensus
 from vmcjob.run.explosion import NOTHING_STRANGE, ExplosionWatch, Judgement
-from vmcjob.run.mirror import Mirror, share
+from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.progress import Progress
-from vmcjob.run.pulse import Pulse
+from vmcjob.run.replica import Replica, share
 from vmcjob.run.rollback import (
     DIVERGENCES,
-    MOST_HALVINGS,
-    Care,
+    MAX_HALVINGS,
     Cause,
     ExplosionError,
     NotFiniteError,
+    RetryPolicy,
     Rollback,
     advice,
     is_out_of_memory,
@@ -62,15 +62,15 @@ class Worker:
     def __init__(
         self,
         spec: JobSpec,
-        make_calculation: Callable[[Care], Calculation],
-        store: RunStore | Mirror,
+        make_calculation: Callable[[RetryPolicy], Calculation],
+        store: RunStore | Replica,
         stop: StopRequest,
-        pulse: Pulse,
+        heartbeat: HeartbeatWriter,
         start: Mapping[str, np.ndarray] | None = None,
     ) -> None:
         """Begin with the checkpoint `start` of another run, unless there is one of this run."""
         self._spec, self._make_calculation, self._store = spec, make_calculation, store
-        self._stop, self._pulse, self._start = stop, pulse, start
+        self._stop, self._heartbeat, self._start = stop, heartbeat, start
         self._planned = {
             Phase.PRETRAIN: spec.pretrain.steps,
             Phase.WARMUP: spec.sampler.warmup,
@@ -84,11 +84,11 @@ class Worker:
 
     def _begin(self) -> None:
         """From the last commit on, as carefully as the rollbacks so far ask for."""
-        self.calculation = self._make_calculation(Care.after(self._rollbacks))
+        self.calculation = self._make_calculation(RetryPolicy.after(self._rollbacks))
         self.position, self.warning = self._restore()
         series = {phase: self._store.series(phase.value) for phase in RECORDED}
         energies = {phase: series[phase]["energy"] for phase in RECORDED}
-        self._progress = Progress(self._pulse, self._planned, energies)
+        self._progress = Progress(self._heartbeat, self._planned, energies)
         clocks = [rows["wall_time"][-1] for rows in series.values() if len(rows["step"])]
         self._began = time.monotonic() - max(clocks, default=0.0)
         self._pending: dict[Phase, list[Rows]] = {phase: [] for phase in RECORDED}
@@ -152,20 +152,20 @@ class Worker:
                 self._enter(phase)
             if self.position.step < self._planned[phase]:
                 self._progress.begin(phase, self.position.step)
-                self._at_edge()  # while the program was loaded, a stop may have been asked for
+                self._at_block_end()  # while the program was loaded, a stop may have been asked for
                 run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
                 run_phase(phase, steps[phase]())
 
     def _go_back(self, cause: Cause, step: int) -> None:
         """Return to the last commit, record it, and take more care from there."""
         phase, (to_phase, to_step) = self.position.phase, self._committed
-        so_far = Care.after(self._rollbacks)
+        so_far = RetryPolicy.after(self._rollbacks)
         if cause in DIVERGENCES and so_far.retries >= self._spec.train.rollbacks:
             raise DivergedError(
                 f"{DIVERGENCES[cause]} in {phase} step {step}, after "
                 f"{so_far.retries} rollbacks; {to_phase} step {to_step} is kept. {advice(phase)}"
             )
-        if cause is Cause.OUT_OF_MEMORY and so_far.chunk_divisor >= 2**MOST_HALVINGS:
+        if cause is Cause.OUT_OF_MEMORY and so_far.chunk_divisor >= 2**MAX_HALVINGS:
             raise MemoryError
         rollback = Rollback(cause, phase, step, to_phase, to_step)
         log.warning("%s", rollback)
@@ -208,7 +208,7 @@ class Worker:
             if phase is Phase.EVALUATE and block.last in self._store.snapshot_steps:
                 self._snapshots.append((block.last, devices.gather(block.state.chain.r)))
             self._progress.advance(phase, block.last, block.steps_per_s, rows)
-            self._at_edge(self._judge(phase, rows, block.last))
+            self._at_block_end(self._judge(phase, rows, block.last))
 
     def _compare(self, phase: Phase, step: Step) -> None:
         """Measure the last parameters, then their average, and go on with the better ones."""
@@ -227,7 +227,7 @@ class Worker:
                 _require_finite(block)
                 self.position = Position(phase, block.last, block.state)
                 self._progress.advance(phase, block.last, block.steps_per_s, rows[-1])
-                self._at_edge()
+                self._at_block_end()
             measured[name] = comparison.measure(_concatenate(rows) or {})
         chosen = comparison.better(measured)
         log.info("evaluates the %s parameters: %s", chosen, comparison.describe(measured))
@@ -239,21 +239,21 @@ class Worker:
         """What to think of the newest rows of training."""
         return self._watch.judge(rows, last) if phase is Phase.TRAIN else NOTHING_STRANGE
 
-    def _at_edge(self, judgement: Judgement = NOTHING_STRANGE) -> None:
+    def _at_block_end(self, judgement: Judgement = NOTHING_STRANGE) -> None:
         """Between blocks: commit if it is time, stop if that was asked.
 
         While the last step is strange, nothing is committed: it may be the first of an explosion.
         """
         due = time.monotonic() - self._flushed >= self._spec.output.flush_seconds
-        edge = agree(due, self._stop, judgement)
-        if edge.judgement.explosion is not None:
-            raise ExplosionError(edge.judgement.explosion)
-        if (edge.is_commit_due or edge.stop_reason) and not edge.judgement.is_strange:
+        found = reach_consensus(due, self._stop, judgement)
+        if found.judgement.explosion is not None:
+            raise ExplosionError(found.judgement.explosion)
+        if (found.is_commit_due or found.stop_reason) and not found.judgement.is_strange:
             self._commit()
-        if edge.stop_reason:
+        if found.stop_reason:
             if self.position.phase is Phase.WARMUP and not self._planned[Phase.PRETRAIN]:
-                raise StoppedError(f"{edge.stop_reason} before its first commit; begins anew")
-            raise StoppedError(f"{edge.stop_reason}; continues from {self.standing}")
+                raise StoppedError(f"{found.stop_reason} before its first commit; begins anew")
+            raise StoppedError(f"{found.stop_reason}; continues from {self.standing}")
 
     def _commit(self) -> None:
         """Write what is pending and where to go on; short phases are simply done again."""

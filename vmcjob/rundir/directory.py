@@ -14,13 +14,13 @@ from typing import TypeVar
 
 from vmcjob.errors import NotFoundError, RunDirError
 from vmcjob.rundir.files import (
-    LARGEST,
+    MAX_BYTES,
     append_line,
     open_file,
     read_text,
+    remove_abandoned,
     remove_file,
     replace_file,
-    sweep,
     write_whole,
 )
 from vmcjob.rundir.lock import lock
@@ -283,8 +283,8 @@ class RunDir(RunResults):
         """The history, oldest first; a line cut short by a crash is left out."""
         try:
             with open_file(self.attempts_path) as file:
-                file.seek(-min(LARGEST, file.seek(0, os.SEEK_END)), os.SEEK_END)
-                lines = file.read(LARGEST).decode("utf-8", "replace").splitlines()
+                file.seek(-min(MAX_BYTES, file.seek(0, os.SEEK_END)), os.SEEK_END)
+                lines = file.read(MAX_BYTES).decode("utf-8", "replace").splitlines()
         except OSError:
             return []
         return [event for event in map(parse_object, lines) if event is not None]
@@ -321,7 +321,7 @@ class RunDir(RunResults):
         """
         root, name = self.path.parent, self.path.name
         staging = RunDir(root / f".{name}.{os.urandom(4).hex()}")
-        sweep(root.glob(f".{name}.{'[0-9a-f]' * 8}"))
+        remove_abandoned(root.glob(f".{name}.{'[0-9a-f]' * 8}"))
         try:
             staging.path.mkdir(parents=True)
             write_whole(staging.spec_path, spec_text)

@@ -14,7 +14,7 @@ from vmcjob.errors import RunDirError
 
 DISK_FULL = "the disk is full: free some space, then vmcjob resume goes on"
 FULL_BYTES = 2**14  # with less free space, not even the small files of a run can be replaced
-LARGEST = 2**24  # bytes of a file that is read whole; ours have a few thousand
+MAX_BYTES = 2**24  # bytes of a file that is read whole; ours have a few thousand
 ABANDONED_S = 3600.0  # nobody fills a folder for so long
 
 
@@ -34,8 +34,8 @@ def open_file(path: Path) -> BinaryIO:
 def read_text(path: Path) -> str:
     """The text of a small file."""
     with open_file(path) as file:
-        content = file.read(LARGEST + 1)
-    if len(content) > LARGEST:
+        content = file.read(MAX_BYTES + 1)
+    if len(content) > MAX_BYTES:
         raise OSError(errno.EFBIG, os.strerror(errno.EFBIG))
     return content.decode("utf-8")
 
@@ -83,7 +83,7 @@ def append_line(path: Path, line: str) -> None:
         raise RunDirError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def sweep(folders: Iterable[Path]) -> None:
+def remove_abandoned(folders: Iterable[Path]) -> None:
     """Remove those that whoever filled them must have been killed over."""
     for folder in folders:
         with suppress(OSError):

@@ -5,11 +5,11 @@ from typing import Annotated, Final, Literal, TypeAlias
 
 from vmcjob.document import between
 
-MOST_FEATURES: Final = 10_000
+MAX_FEATURES: Final = 10_000
 """Of whatever a network has many of; its matrices have as many rows and columns."""
 
 
-Determinants = Annotated[int, between(1, MOST_FEATURES), "determinants, summed"]
+Determinants = Annotated[int, between(1, MAX_FEATURES), "determinants, summed"]
 FullDeterminants = Annotated[
     bool, "whether a determinant holds all electrons, or those of one spin"
 ]
@@ -25,8 +25,8 @@ class FermiNet:
     determinants: Determinants = 4
     full_determinants: FullDeterminants = True
     layers: Layers = 2
-    one_electron_width: Annotated[int, between(1, MOST_FEATURES), "features of an electron"] = 32
-    two_electron_width: Annotated[int, between(1, MOST_FEATURES), "features of a pair"] = 8
+    one_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of an electron"] = 32
+    two_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of a pair"] = 8
     jastrow: Jastrow = True
 
 
@@ -39,8 +39,8 @@ class Psiformer:
     full_determinants: FullDeterminants = True
     layers: Layers = 2
     heads: Annotated[int, between(1, 1000), "heads of attention in each layer"] = 4
-    head_width: Annotated[int, between(1, MOST_FEATURES), "features of an electron per head"] = 8
-    mlp_width: Annotated[int, between(1, MOST_FEATURES), "hidden features after attention"] = 32
+    head_width: Annotated[int, between(1, MAX_FEATURES), "features of an electron per head"] = 8
+    mlp_width: Annotated[int, between(1, MAX_FEATURES), "hidden features after attention"] = 32
     layer_norm: Annotated[bool, "whether features are normalized in each layer"] = False
     jastrow: Jastrow = True
 

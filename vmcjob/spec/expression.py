@@ -27,7 +27,7 @@ _TOKENS = re.compile(
 )
 _PRODUCT = re.compile(r"[0-9.]\s*[A-Za-z_(]|\)\s*[A-Za-z_(]")
 """What is a product on paper, as 2R or (R + 1)(R - 1)."""
-_LONGEST = 200  # characters; much deeper nesting would exhaust Python's own parser
+_MAX_LENGTH = 200  # characters; much deeper nesting would exhaust Python's own parser
 
 
 class ExpressionError(Exception):
@@ -39,8 +39,8 @@ class Expression:
 
     def __init__(self, text: str) -> None:
         inner = text.strip()[1:-1].strip()
-        if len(inner) > _LONGEST:
-            raise ExpressionError(f"is longer than {_LONGEST} characters")
+        if len(inner) > _MAX_LENGTH:
+            raise ExpressionError(f"is longer than {_MAX_LENGTH} characters")
         try:
             # Python's parser warns about odd tokens, so only plain ones come before it.
             tree = ast.parse(inner if _TOKENS.fullmatch(inner) else "", mode="eval").body

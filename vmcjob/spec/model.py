@@ -39,9 +39,9 @@ MAX_ATOMS: Final = 1000
 """Of one molecule: ten times what anybody has computed in this way."""
 FARTHEST_BOHR = 1e4
 """Beyond, neighbouring float32 numbers are more than a thousandth of a bohr apart."""
-MOST_STEPS: Final = 10_000_000
+MAX_STEPS: Final = 10_000_000
 """Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
-MOST_WALKERS: Final = 1_000_000
+MAX_WALKERS: Final = 1_000_000
 PRETRAIN_STEPS: Final = 1000
 BY_START: Final = -1
 """Stands for PRETRAIN_STEPS, or for 0 where a run starts from another."""
@@ -201,18 +201,18 @@ def _in_bohr(atom: Atom) -> Atom:
 class Sampler:
     """How the electrons walk."""
 
-    walkers: Annotated[int, between(2, MOST_WALKERS), "in all, shared by the devices"] = 512
-    steps: Annotated[int, between(1, MOST_STEPS), "Metropolis moves between two updates"] = 10
+    walkers: Annotated[int, between(2, MAX_WALKERS), "in all, shared by the devices"] = 512
+    steps: Annotated[int, between(1, MAX_STEPS), "Metropolis moves between two updates"] = 10
     width: Annotated[float, above(0), "spread of the first moves, bohr"] = 0.3
     target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
-    warmup: Annotated[int, between(0, MOST_STEPS), "sweeps of `steps` moves before training"] = 100
+    warmup: Annotated[int, between(0, MAX_STEPS), "sweeps of `steps` moves before training"] = 100
 
 
 @dataclass(frozen=True)
 class Pretrain:
     """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
 
-    steps: Annotated[int, between(0, MOST_STEPS), "updates, none to start from scratch"] = BY_START
+    steps: Annotated[int, between(0, MAX_STEPS), "updates, none to start from scratch"] = BY_START
     basis: Annotated[
         str,
         one_of(BASIS_SETS, "the name of a basis set"),
@@ -230,7 +230,7 @@ class Pretrain:
 class Train:
     """The series in which the parameters move."""
 
-    steps: Annotated[int, between(0, MOST_STEPS), "updates of the parameters"] = 1000
+    steps: Annotated[int, between(0, MAX_STEPS), "updates of the parameters"] = 1000
     rollbacks: Annotated[
         int,
         between(0, 100),
@@ -253,8 +253,8 @@ class Train:
 class Evaluate:
     """The series that the result comes from: frozen parameters, frozen width."""
 
-    steps: Annotated[int, between(0, MOST_STEPS), "measurements of the energy"] = 1000
-    warmup: Annotated[int, between(0, MOST_STEPS), "sweeps before the first measurement"] = 100
+    steps: Annotated[int, between(0, MAX_STEPS), "measurements of the energy"] = 1000
+    warmup: Annotated[int, between(0, MAX_STEPS), "sweeps before the first measurement"] = 100
     parameters: Annotated[
         Literal["best", "average", "last"],
         "of the last step, their average over the end of training, or the better of both",

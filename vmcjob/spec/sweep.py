@@ -23,7 +23,7 @@ from vmcjob.spec.science import is_science
 
 Swept: TypeAlias = int | float | str
 
-MOST_JOBS = 10_000
+MAX_JOBS = 10_000
 """A spec with more is a slip of the pen, and more than schedulers take."""
 
 MAX_NUCLEI = 200_000
@@ -123,8 +123,8 @@ def _refuse_too_many(reader: Reader, tables: dict[str, Any]) -> None:
     where = ("sweep",) if n_points > 1 else ("seeds",)
     atoms = system.get("atoms") if isinstance(system, dict) else None
     n_nuclei = n_points * len(atoms) if isinstance(atoms, list) else 0
-    if n_jobs > MOST_JOBS:
-        words = f"{n_jobs} jobs are more than the {MOST_JOBS} that one spec may ask for"
+    if n_jobs > MAX_JOBS:
+        words = f"{n_jobs} jobs are more than the {MAX_JOBS} that one spec may ask for"
         reader.complain(where, words, at_key=True)
     elif n_points > 1 and n_nuclei > MAX_NUCLEI:
         words = f"{n_points} geometries of {len(atoms or ())} nuclei are too many for one spec"

@@ -52,7 +52,7 @@ def partial_folder(root: Path) -> Path:
     return root.with_name(f".{root.name}.partial")
 
 
-def sweep(root: Path) -> None:
+def remove_abandoned(root: Path) -> None:
     """Remove what a killed writer left unfinished."""
     shutil.rmtree(partial_folder(root), ignore_errors=True)
 

@@ -20,7 +20,7 @@ import zarr
 from zarr.storage import LocalStore
 
 from vmcjob.errors import StoreError
-from vmcjob.store.durable import DurableStore, partial_folder, sweep, sync_folder
+from vmcjob.store.durable import DurableStore, partial_folder, remove_abandoned, sync_folder
 from vmcjob.store.layout import (
     ALWAYS_FINITE,
     LATER,
@@ -117,7 +117,7 @@ class RunStore:
         try:
             if path.exists():
                 raise StoreError(f"{path}: exists already; a store is never overwritten")
-            sweep(path)
+            remove_abandoned(path)
             # In a folder of its own: threads of a writer that failed here may still be writing.
             unfinished = partial_folder(path) / uuid4().hex / path.name
             unfinished.mkdir(parents=True)
@@ -128,7 +128,7 @@ class RunStore:
                 build_orbitals(root, hartree_fock.attributes, hartree_fock.orbitals)
             unfinished.rename(path)
             sync_folder(path.parent)
-            sweep(path)
+            remove_abandoned(path)
         except OSError as error:
             raise StoreError(f"{path}: cannot create the store: {error}") from error
         return cls.open(path, "a")
@@ -153,7 +153,7 @@ class RunStore:
             raise StoreError(f"{path}: not a readable Zarr store: {error}") from error
         _check_attributes(path, dict(root.attrs), run_id)
         if mode == "a":
-            sweep(path)
+            remove_abandoned(path)
         return cls(root, path)
 
     @property
@@ -284,7 +284,7 @@ class RunStore:
         except (OSError, ValueError) as error:  # a full disk; a damaged chunk to be extended
             raise StoreError(f"{self.path}: cannot commit: {error}") from error
         self._n_committed, self._active_slot = n_committed, slot
-        sweep(self.path)
+        remove_abandoned(self.path)
 
     def _plan(self, commit: Commit) -> tuple[list[Callable[[], None]], dict[str, int]]:
         """The writes of a commit's rows, none done yet, and the lengths they lead to."""

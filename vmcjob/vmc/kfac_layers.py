@@ -19,7 +19,7 @@ from jaxtyping import Float
 
 from vmcjob.vmc.contracts import LogPsi, Params
 
-LARGEST_FULL_BLOCK = 1024
+MAX_FULL_BLOCK = 1024
 """Parameters of one array that get a matrix of their own; more get its diagonal alone."""
 
 
@@ -132,7 +132,7 @@ def _curvature(log_psi: LogPsi, copied: frozenset[int]) -> Any:
 def _block_of_copies(tag: Any) -> Any:
     kfac_jax = load()
     diagonal = kfac_jax.ScaleAndShiftDiagonal(tag)
-    return kfac_jax.ScaleAndShiftFull(tag) if diagonal.dim <= LARGEST_FULL_BLOCK else diagonal
+    return kfac_jax.ScaleAndShiftFull(tag) if diagonal.dim <= MAX_FULL_BLOCK else diagonal
 
 
 def _patterns() -> tuple[Any, ...]:

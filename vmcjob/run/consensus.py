@@ -9,7 +9,7 @@ from vmcjob.run.stop import StopRequest, describe
 from vmcjob.vmc import ranks
 
 
-class Edge(NamedTuple):
+class Consensus(NamedTuple):
     """What every rank is to do at the end of a block."""
 
     is_commit_due: bool
@@ -17,7 +17,7 @@ class Edge(NamedTuple):
     judgement: Judgement
 
 
-def agree(is_commit_due: bool, stop: StopRequest, judgement: Judgement) -> Edge:
+def reach_consensus(is_commit_due: bool, stop: StopRequest, judgement: Judgement) -> Consensus:
     """The first rank's clock and judgement decide; a stop that one was asked for is meant for all.
 
     The others have not seen the rows of earlier attempts.
@@ -27,9 +27,9 @@ def agree(is_commit_due: bool, stop: StopRequest, judgement: Judgement) -> Edge:
     said = ranks.exchange(np.array(own, np.int32))
     number = next((int(number) for number in said[:, 1] if number), 0)
     agreed = Judgement(bool(said[0, 2]), int(said[0, 3]) or None)
-    return Edge(bool(said[0, 0]), describe(number) if number else None, agreed)
+    return Consensus(bool(said[0, 0]), describe(number) if number else None, agreed)
 
 
-def agree_on_length(n_steps: int) -> int:
+def share_length(n_steps: int) -> int:
     """The length of the next block, as the first rank's clock has it."""
     return int(ranks.exchange(np.array(n_steps, np.int32))[0])

@@ -12,7 +12,7 @@ from vmcjob.rundir import Heartbeat, RunDir
 BEAT_S = 2.0
 
 
-class Pulse:
+class HeartbeatWriter:
     """Writes heartbeats, and each of them again with the time until the next one comes.
 
     A context manager: on leaving, the thread has ended and the last heartbeat stands.
@@ -23,9 +23,9 @@ class Pulse:
         self._last: Heartbeat | None = None
         self._is_writing = threading.Lock()
         self._has_ended = threading.Event()
-        self._thread = threading.Thread(target=self._repeat, name="pulse", daemon=True)
+        self._thread = threading.Thread(target=self._repeat, name="heartbeat", daemon=True)
 
-    def __enter__(self) -> "Pulse":
+    def __enter__(self) -> "HeartbeatWriter":
         self._thread.start()
         return self
 
@@ -55,7 +55,7 @@ class Pulse:
                     self._run_dir.write_heartbeat(self._last)
 
 
-class Silence(Pulse):
+class NoHeartbeat(HeartbeatWriter):
     """Of the ranks beside the first: a run has one heartbeat."""
 
     def beat(self, heartbeat: Heartbeat) -> None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from tests.runs import make_run, wait_until
-from vmcjob.run.pulse import Pulse
+from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.rundir import Heartbeat, Phase
 
 TRAINING = Heartbeat(phase=Phase.TRAIN, step=3, n_steps=9, energy=-1.0)
@@ -22,10 +22,10 @@ def test_a_heartbeat_is_repeated_with_its_time_until_the_pulse_ends(tmp_path: Pa
         assert (last.step, last.energy, last.phase) == (3, -1.0, Phase.TRAIN)
         return last.time
 
-    with Pulse(run) as pulse:
-        pulse.beat(TRAINING)
+    with HeartbeatWriter(run) as heartbeat:
+        heartbeat.beat(TRAINING)
         wait_until(lambda: time_of_last() > TRAINING.time, "it has been repeated")
-        pulse.beat(TRAINING)
+        heartbeat.beat(TRAINING)
         first = time_of_last()
         wait_until(lambda: time_of_last() > first, "it is repeated again")
     last = time_of_last()
@@ -36,9 +36,9 @@ def test_a_heartbeat_is_repeated_with_its_time_until_the_pulse_ends(tmp_path: Pa
 def test_a_vanished_run_directory_is_left_to_the_worker_to_complain_about(tmp_path: Path) -> None:
     """The thread must neither die aloud nor bring the directory back."""
     run = make_run(tmp_path)
-    with Pulse(run) as pulse:
-        pulse.beat(TRAINING)
+    with HeartbeatWriter(run) as heartbeat:
+        heartbeat.beat(TRAINING)
         shutil.rmtree(run.path)
         time.sleep(3.0)
-        assert any(thread.name == "pulse" for thread in threading.enumerate())
+        assert any(thread.name == "heartbeat" for thread in threading.enumerate())
     assert not run.path.exists()

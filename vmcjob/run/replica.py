@@ -14,7 +14,7 @@ log = logging.getLogger("vmcjob")
 
 
 @dataclass
-class Mirror:
+class Replica:
     """How a store stands, and after each commit will stand, without the rows and the files."""
 
     snapshot_steps: set[int]
@@ -24,7 +24,7 @@ class Mirror:
     restored: Restored | None
 
     @classmethod
-    def of(cls, store: RunStore) -> "Mirror":
+    def of(cls, store: RunStore) -> "Replica":
         """What the other ranks have to be told of a store."""
         restored = store.checkpoint()  # first: a damaged one changes what counts as committed
         start = store.hartree_fock()
@@ -61,7 +61,7 @@ class Mirror:
         self.rollbacks = (*self.rollbacks, record)
 
 
-def open_shared(open_store: Callable[[], RunStore]) -> RunStore | Mirror:
+def open_shared(open_store: Callable[[], RunStore]) -> RunStore | Replica:
     """The run's store, opened by the first rank only, and what the others are told of it.
 
     They do not look for themselves: a shared file system may show another host the run as it was.
@@ -69,13 +69,13 @@ def open_shared(open_store: Callable[[], RunStore]) -> RunStore | Mirror:
     return share(open_store() if ranks.is_first() else None)
 
 
-def share(own: RunStore | Mirror | None) -> RunStore | Mirror:
+def share(own: RunStore | Replica | None) -> RunStore | Replica:
     """The store that the first rank has; for the others, how it stands now."""
     if not isinstance(own, RunStore):
         return ranks.from_first(None)
     if ranks.count() > 1:
-        mirror = Mirror.of(own)
-        if mirror.restored and mirror.restored.warning:
-            log.warning("%s", mirror.restored.warning)  # a store says it only once
-        ranks.from_first(mirror)
+        replica = Replica.of(own)
+        if replica.restored and replica.restored.warning:
+            log.warning("%s", replica.restored.warning)  # a store says it only once
+        ranks.from_first(replica)
     return own
