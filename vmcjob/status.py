@@ -27,8 +27,8 @@ WITHOUT_A_WORD = (
     "vmcjob logs --err has SLURM's, vmcjob resume goes on"
 )
 SILENT = (
-    f"silent for {STALE_S:g} s, and its job goes on: it hangs, or the clocks of hosts differ; "
-    "vmcjob cancel ends it"
+    f"nothing was heard for {STALE_S:g} s, and its job goes on: its setup is long, it hangs, or "
+    "the clocks of hosts differ; vmcjob logs --err tells more, vmcjob cancel ends it"
 )
 TRAINED_ONLY = "trained only, so without an energy: evaluate.steps is 0"
 NEVER_STARTED = (
@@ -94,6 +94,7 @@ class Observation:
     is_cancelled: bool
     is_told_to_stop: bool  # a job's worker that is still at it
     is_worker_alive: bool
+    is_worker_gone: bool  # seen to be, in this machine's own process table
     is_launcher_gone: bool
     job: JobState | None = None
 
@@ -172,9 +173,9 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
     record = run.read_record()
     submission = run.read_submission()
     heartbeat = run.read_heartbeat()
-    is_worker_alive = any(
-        _is_alive(worker, sign, now) for worker, sign in _workers(submission, heartbeat)
-    )
+    workers = list(_workers(submission, heartbeat))
+    is_worker_alive = any(_is_alive(worker, sign, now) for worker, sign in workers)
+    is_worker_gone = bool(workers) and all(w.is_alive() is False for w, _ in workers)
     launcher = submission.launcher if submission else None
     is_launcher_gone = launcher is not None and launcher.is_alive() is False
     outcome = run.read_outcome()
@@ -186,6 +187,7 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
         is_cancelled=run.read_cancellation() is not None,
         is_told_to_stop=is_worker_alive and outcome is None and _is_told_to_stop(run, submission),
         is_worker_alive=is_worker_alive,
+        is_worker_gone=is_worker_gone,
         is_launcher_gone=is_launcher_gone,
         job=job,
     )
@@ -270,9 +272,10 @@ def _judge_active(seen: Observation, submission: Submission, job_started_at: flo
         return State.STOPPING
     if seen.is_worker_alive or (seen.job is not None and seen.job.is_suspended):
         return _at_work(seen)
+    # What is on another host and silent may be dead, and is not said to be: its supervisor would
+    # end the job, and a clock that is wrong makes the liveliest look so.
     has_supervisor = (submission.started_at or 0.0) >= job_started_at
-    is_starting = not has_supervisor and time.time() - job_started_at <= STALE_S
-    return State.RUNNING if is_starting else State.DEAD
+    return State.DEAD if has_supervisor and seen.is_worker_gone else State.RUNNING
 
 
 def _at_work(seen: Observation) -> State:
@@ -314,11 +317,20 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
         return job.words if job else ""
     if state is State.DEAD:
         return (job.words if job else "") or _explain_death(run, seen)
+    if state is State.RUNNING and _is_silent(seen):
+        return SILENT
     if state is State.FINISHED and (damage := run.damage):
         return damage
     if state is State.FINISHED and run.is_trained_only:
         return TRAINED_ONLY
     return outcome.message if outcome and not state.is_active else ""
+
+
+def _is_silent(seen: Observation) -> bool:
+    """Whether nothing of a run is heard whose job has had a machine for a while."""
+    if seen.job is None or seen.job.stage is not Stage.ACTIVE or seen.is_worker_alive:
+        return False
+    return time.time() - (seen.job.started_at or 0.0) > STALE_S
 
 
 def _explain_death(run: RunDir, seen: Observation) -> str:
@@ -334,9 +346,7 @@ def _explain_death(run: RunDir, seen: Observation) -> str:
         how = str(last.get("how"))
         end = f"was killed by {how}" if how.startswith("SIG") else f"ended: {how}"
         return f"{who} {end}; vmcjob resume goes on"
-    if job is not None and job.stage is Stage.ENDED:
-        return WITHOUT_A_WORD
-    return "" if job is None else SILENT
+    return WITHOUT_A_WORD if job is not None and job.stage is Stage.ENDED else ""
 
 
 def _workers(
