@@ -28,7 +28,7 @@ from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
 from vmcjob.vmc.loop import Vmc
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
-from vmcjob.vmc.schedule import Decay, LearningRate, Memory, Plateau
+from vmcjob.vmc.schedule import FIRST_MEMORY, Decay, LearningRate, Memory, Plateau
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
 from vmcjob.vmc.streams import Stream
@@ -227,9 +227,8 @@ def _optimizer(
             return Spring(
                 log_psi=log_psi,
                 learning_rate=rate,
-                damping=options.damping,
+                damping=_spring_damping(options),
                 memory=_memory(options),
-                damping_minimum=_damping_minimum(options),
                 norm_constraint=options.norm_constraint,
                 clipping=clipping,
                 chunk_divisor=care.chunk_divisor,
@@ -264,10 +263,14 @@ def _memory(options: jobspec.MinSr | jobspec.Spring) -> Memory:
     return Memory(options.momentum, options.momentum_growth)
 
 
-def _damping_minimum(options: jobspec.MinSr | jobspec.Spring) -> float:
-    """Not above the damping itself, whatever the default is."""
-    minimum = options.damping_minimum if isinstance(options, jobspec.Spring) else 0.0
-    return min(minimum, options.damping)
+def _spring_damping(options: jobspec.MinSr | jobspec.Spring) -> float | Decay:
+    """In proportion to the inverse of the memory, while that grows."""
+    if isinstance(options, jobspec.MinSr) or not (
+        options.damping_minimum and options.momentum_growth
+    ):
+        return options.damping
+    minimum = min(options.damping_minimum, options.damping)
+    return Decay(options.damping, FIRST_MEMORY / options.momentum_growth, minimum)
 
 
 def _kfac(

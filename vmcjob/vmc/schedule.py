@@ -63,7 +63,8 @@ class Plateau:
         return self.final + (1.0 - self.final) * half
 
 
-FIRST_MEMORY = 10.0  # steps
+FIRST_MEMORY = 10.0
+"""Steps of a memory that grows, at first."""
 
 
 @dataclass(frozen=True)

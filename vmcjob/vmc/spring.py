@@ -21,7 +21,7 @@ from jaxtyping import Float
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
 from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.schedule import LearningRate, Memory
+from vmcjob.vmc.schedule import Decay, LearningRate, Memory
 from vmcjob.vmc.scores import PerWalker, Vector, centred_columns, score_matrix
 from vmcjob.vmc.sr import limited
 
@@ -41,9 +41,8 @@ class Spring:
     Args:
         log_psi: one walker's log|ψ|.
         learning_rate: η in hartree⁻¹, an imaginary time step.
-        damping: λ, the same as in SR, or what it falls from.
-        damping_minimum: λ follows the variance of the local energies, in hartree², from `damping`
-            down to this: what noise the batch has is what λ has to hold. 0: it stays.
+        damping: λ, the same as in SR, or how it falls: as long as the memory is short, no later
+            batch makes up for what this one has overdone.
         memory: μ, the part of the last direction that is kept, below 1.
         norm_constraint: upper limit of ‖δθ‖² with a memory: what is remembered is mostly out of
             this batch's sight. Without, of δθᵀ S δθ as in SR.
@@ -53,12 +52,11 @@ class Spring:
 
     log_psi: LogPsi
     learning_rate: LearningRate
-    damping: float
+    damping: float | Decay
     memory: Memory
     norm_constraint: float
     clipping: Clipping
     chunk_divisor: int = 1
-    damping_minimum: float = 0.0
 
     def init(self, params: Params) -> SpringState:
         """No direction yet."""
@@ -80,9 +78,8 @@ class Spring:
         epsilon = centred(clipped) / root
         kept = self.memory(step) * state.direction
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
-        direction = kept + _from_rows(
-            scores, solve_gram(scores, unexplained, self._damping(epsilon))
-        )
+        damping = self.damping(step) if isinstance(self.damping, Decay) else self.damping
+        direction = kept + _from_rows(scores, solve_gram(scores, unexplained, damping))
         if self.memory.momentum:
             square = jnp.vdot(direction, direction)
         else:
@@ -94,12 +91,6 @@ class Spring:
         gradient = 2.0 * jnp.linalg.norm(_from_rows(scores, epsilon))
         info = UpdateInfo(gradient, jnp.linalg.norm(delta), eta, n_clipped)
         return unravel(flat + delta), SpringState(direction), info
-
-    def _damping(self, epsilon: PerWalker) -> float | Array:
-        """λ of a batch, whose variance is Σ ε²."""
-        if self.damping_minimum == 0.0:
-            return self.damping
-        return jnp.clip(devices.total(jnp.sum(epsilon**2)), self.damping_minimum, self.damping)
 
 
 def _from_rows(scores: Float[Array, "walker param"], weights: PerWalker) -> Vector:
