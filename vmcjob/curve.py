@@ -11,8 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
+from vmcjob.units import PER_HARTREE
+
 ELECTRON_MASSES_PER_DALTON = 1822.888486  # CODATA 2018
-WAVENUMBERS_PER_HARTREE = 219474.631363  # cm⁻¹, CODATA 2018
+
 N_BOOTSTRAP = 400
 MIN_POINTS = 4
 """A parabola has three coefficients; a point more tells whether it fits."""
@@ -67,7 +69,7 @@ class Fit:
     def frequency(self, reduced_mass: float) -> Value:
         """The harmonic wavenumber √(k/μ) / 2πc in cm⁻¹, of a reduced mass in dalton."""
         mass = reduced_mass * ELECTRON_MASSES_PER_DALTON
-        omega = math.sqrt(self.force_constant.value / mass) * WAVENUMBERS_PER_HARTREE
+        omega = math.sqrt(self.force_constant.value / mass) * PER_HARTREE["cm-1"]
         return Value(omega, 0.5 * omega * self.force_constant.error / self.force_constant.value)
 
     def depth(self, limit: Value) -> Value:

@@ -212,3 +212,40 @@ def test_without_runs_there_is_an_empty_table(shell):
         "excluded": [],
         "contained": [],
     }
+
+
+def test_energies_add_up_with_their_errors(results: Shell) -> None:
+    """Half of a row less the row is minus half of it: a name counts once, whatever its factors."""
+    name = "0.5*h2 R=1.4 - h2 R=1.4"
+    document = json.loads(results.run("aggregate", "--json", "--diff", name).stdout)
+    (row,), (found,) = document["rows"], document["differences"]
+    assert found["sum"] == name
+    assert found["energy"] == pytest.approx(-0.5 * row["energy"])
+    assert found["error"] == pytest.approx(0.5 * row["error"])
+    lines = results.run("aggregate", "--diff", name).stdout.splitlines()
+    assert lines[2] == ""
+    assert lines[3].split() == ["sum", "energy"]
+    assert lines[4].startswith(f"{name}  0.58")
+    assert "differences" not in json.loads(results.run("aggregate", "--json").stdout)
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [("2*", "expected a sum like"), ("li", "no energy of li")]
+)
+def test_a_sum_that_cannot_be_made_is_refused(results: Shell, text: str, words: str) -> None:
+    """With what is wrong with it."""
+    done = results.run("aggregate", "--diff", text)
+    assert done.returncode == 2
+    assert done.stderr.startswith("--diff: ")
+    assert words in done.stderr
+    assert done.stdout == ""
+
+
+@pytest.mark.parametrize(("unit", "factor"), [("eV", 27.2114), ("cm-1", 219474.63)])
+def test_the_table_is_shown_in_the_unit_of_choice(results: Shell, unit: str, factor: float) -> None:
+    """Programs read hartree all the same."""
+    header, line = results.run("aggregate", "--unit", unit).stdout.splitlines()
+    assert f"energy, {unit}" in header
+    shown = float(line[header.index("energy") :].split("(")[0])
+    hartree = json.loads(results.run("aggregate", "--unit", unit, "--json").stdout)["rows"][0]
+    assert shown == pytest.approx(factor * hartree["energy"], rel=1e-3)

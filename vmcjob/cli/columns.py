@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar  # Any: values as JSON has them
 
-from vmcjob.cli.text import Cell, Column, format_energy
+from vmcjob.cli.text import Cell, Column
 
 RowT = TypeVar("RowT")
 
@@ -47,11 +47,6 @@ def make_table(
 def make_document(columns: Sequence[TableColumn[RowT]], row: RowT) -> Mapping[str, Any]:
     """The same for programs."""
     return {name: getattr(row, name) for column in columns for name in column.names}
-
-
-def in_millihartree(difference: float, error: float) -> str:
-    """A difference of energies, given in hartree."""
-    return format_energy(1e3 * difference, 1e3 * error)
 
 
 def _cell(value: Cell | str) -> Cell:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmcjob.cli.energies import Energies, make_energies
+from vmcjob.cli.energies import Energies, add_up, make_energies, read_reactions
 from vmcjob.cli.screen import put, say
 from vmcjob.cli.text import align_facts, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
@@ -110,16 +110,12 @@ def _fit(points: "Sequence[CurvePoint]") -> "tuple[Fit | None, str]":
 def _limit(fragments: str, runs: "Sequence[RunDir]") -> "Value":
     """The energy of what a molecule breaks into."""
     from vmcjob.curve import Value
-    from vmcjob.reaction import Measured, ReactionError, parse
 
-    try:
-        reaction = parse(fragments)
-        wanted = [run for run in runs if _name_of(run) in {n.split()[0] for n in reaction.factors}]
-        energies = make_energies(wanted)
-        known = {row.name: Measured(row.energy, row.error) for row in energies.table.rows}
-        return Value(*reaction.energy(known))
-    except ReactionError as error:
-        raise UsageError(f"--fragments: {error}") from None
+    (reaction,) = read_reactions("--fragments", [fragments])
+    names = {name.split()[0] for name in reaction.factors}
+    table = make_energies([run for run in runs if _name_of(run) in names]).table
+    (found,) = add_up("--fragments", [reaction], table)
+    return Value(found["energy"], found["error"])
 
 
 def _name_of(run: "RunDir") -> str | None:

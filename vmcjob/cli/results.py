@@ -1,32 +1,23 @@
 """From finished runs to energies: aggregate."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.columns import TableColumn, in_millihartree, make_table
-from vmcjob.cli.energies import make_energies
+from vmcjob.cli.columns import TableColumn, make_table
+from vmcjob.cli.energies import Difference, add_up, make_energies, read_reactions
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, count, format_energy
 from vmcjob.errors import IncompleteError, UsageError
+from vmcjob.units import PER_HARTREE, EnergyUnit
 
 if TYPE_CHECKING:
     from vmcjob.aggregate import Row, Table
-
-
-def _miss(row: "Row") -> str:
-    """Energy minus reference, in millihartree, with its error."""
-    return "" if row.reference is None else in_millihartree(row.energy - row.reference, row.error)
-
-
-def _correlation(row: "Row") -> str:
-    """Energy minus that of Hartree-Fock, in millihartree, with its error."""
-    before = row.hartree_fock
-    return "" if before is None else in_millihartree(row.energy - before, row.error)
 
 
 def _verdict(row: "Row") -> Cell:
@@ -36,19 +27,48 @@ def _verdict(row: "Row") -> Cell:
     return Cell("converged", "green") if row.converged else Cell("not yet", "yellow")
 
 
-COLUMNS: "list[TableColumn[Row]]" = [  # for people; JSON and CSV have the fields of a row
-    TableColumn("name", lambda row: row.name),
-    TableColumn("energy", lambda row: format_energy(row.energy, row.error), "point"),
-    TableColumn("off by mHa", _miss, "point", rank=2),
-    TableColumn("E - HF, mHa", _correlation, "point", rank=3),
-    TableColumn("runs", lambda row: str(row.runs), "right", rank=3),
-    TableColumn("steps", lambda row: str(row.n_steps), "right", rank=4),
-    TableColumn("variance", lambda row: f"{row.variance:.3g}", "right", rank=5),
-    TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", rank=6),
-    TableColumn("n_eff", lambda row: f"{row.n_eff:.0f}", "right", rank=2),
-    TableColumn("verdict", _verdict),
-    TableColumn("note", lambda row: Cell(row.why, "dim"), "note", rank=1),
-]
+def _columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
+    """For people, energies in their unit; JSON and CSV have the fields of a row, in hartree."""
+    factor, difference = PER_HARTREE[unit], _Difference(unit)
+
+    def off(row: "Row") -> str:
+        return difference.of(row.energy, row.reference, row.error)
+
+    def correlation(row: "Row") -> str:
+        return difference.of(row.energy, row.hartree_fock, row.error)
+
+    return [
+        TableColumn("name", lambda row: row.name),
+        TableColumn(
+            "energy" if unit == "hartree" else f"energy, {unit}",
+            lambda row: format_energy(factor * row.energy, factor * row.error),
+            "point",
+        ),
+        TableColumn(f"off by {difference.unit}", off, "point", rank=2),
+        TableColumn(f"E - HF, {difference.unit}", correlation, "point", rank=3),
+        TableColumn("runs", lambda row: str(row.runs), "right", rank=3),
+        TableColumn("steps", lambda row: str(row.n_steps), "right", rank=4),
+        TableColumn("variance", lambda row: f"{row.variance:.3g}", "right", rank=5),
+        TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", rank=6),
+        TableColumn("n_eff", lambda row: f"{row.n_eff:.0f}", "right", rank=2),
+        TableColumn("verdict", _verdict),
+        TableColumn("note", lambda row: Cell(row.why, "dim"), "note", rank=1),
+    ]
+
+
+class _Difference:
+    """How differences of energies are told: in the unit of the table, and not in hartree."""
+
+    def __init__(self, unit: EnergyUnit) -> None:
+        """Millihartree where the table has hartree."""
+        self.unit = "mHa" if unit == "hartree" else unit
+        self._factor = 1e3 if unit == "hartree" else PER_HARTREE[unit]
+
+    def of(self, energy: float, other: float | None, error: float) -> str:
+        """An energy minus another one, with the error of the first; nothing without the other."""
+        if other is None:
+            return ""
+        return format_energy(self._factor * (energy - other), self._factor * error)
 
 
 @app.command(cls=Command)
@@ -63,6 +83,13 @@ def aggregate(
             "--output", "-o", metavar="CSV", help="Write a table too; - for standard output alone."
         ),
     ] = None,
+    unit: Annotated[
+        EnergyUnit, typer.Option("--unit", help="Of the table shown; JSON and CSV stay in hartree.")
+    ] = "hartree",
+    sums: Annotated[
+        list[str] | None,
+        typer.Option("--diff", metavar="SUM", help='Energies added up too, like "2*h - h2".'),
+    ] = None,
 ) -> None:
     """Turn finished runs into energies with error bars, in hartree.
 
@@ -70,16 +97,18 @@ def aggregate(
     """
     if output == STDOUT and as_json:
         raise UsageError("-o - and --json both want standard output; choose one")
+    reactions = read_reactions("--diff", sums or [])
     chosen = select_runs(selectors, site, runs)
     if output is not None:
         require_writable(output, chosen)
     table, _, errors = make_energies(chosen)
+    differences = add_up("--diff", reactions, table)
     if as_json:
-        put_json(table.to_json())
+        put_json(table.to_json() | ({"differences": differences} if sums else {}))
     elif output == STDOUT:
         put(table.to_csv().rstrip("\n"))
     else:
-        _show(table)
+        _show(table, unit, differences)
     for run_id, reason in () if as_json else (*table.excluded, *table.contained):
         say(f"left out: {run_id}  {reason}", "dim")
     if output not in (None, STDOUT):
@@ -88,10 +117,22 @@ def aggregate(
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
 
 
-def _show(table: "Table") -> None:
-    """The table for people."""
+def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]") -> None:
+    """The tables for people: of rows, and of what was asked to be added up."""
     if table.rows:
-        put_table(*make_table(COLUMNS, table.rows))
+        put_table(*make_table(_columns(unit), table.rows))
+    factor = PER_HARTREE[unit]
+    columns: list[TableColumn[Difference]] = [
+        TableColumn("sum", lambda found: found["sum"]),
+        TableColumn(
+            "energy" if unit == "hartree" else f"energy, {unit}",
+            lambda found: format_energy(factor * found["energy"], factor * found["error"]),
+            "point",
+        ),
+    ]
+    if differences:
+        put("")
+        put_table(*make_table(columns, differences))
 
 
 def _summary(table: "Table") -> str:
