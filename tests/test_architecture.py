@@ -40,7 +40,8 @@ ROOMS: dict[str, set[str]] = {
     "container": {"site", "spec", "rundir"} | BASE,
     "supervisor": {"rundir", "container", "protocol", "rank", "resources", "slurm_environment"}
     | BASE,
-    "status": {"rundir"} | BASE,
+    "state": {"rundir"},
+    "status": {"rundir", "state"} | BASE,
     "prune": {"rundir", "status", "scheduler"} | BASE,
     "store": BASE,
     "stats": set(),
@@ -152,10 +153,32 @@ def test_only_the_store_knows_the_files_of_zarr(path: Path) -> None:
     assert "store" in path.parts or "zarr.json" not in path.read_text("utf-8")
 
 
+MAX_LINES, MAX_FUNCTION = 300, 40
+LONGER = {  # up to 400 as yet; none may be added
+    *("run/calculation.py", "run/worker.py"),
+    *("spec/model.py", "store/runstore.py"),
+}
+LONGER_FUNCTIONS = {"extend": 45, "create": 41}  # both of the store
+
+
 @pytest.mark.parametrize("path", [p for _, p in modules()], ids=lambda p: p.name)
 def test_files_can_be_read_in_a_sitting(path: Path) -> None:
-    """A file beyond 400 lines is two nouns."""
-    assert len(path.read_text("utf-8").splitlines()) <= 400
+    """A longer file is two nouns."""
+    name = path.relative_to(PACKAGE).as_posix()
+    assert len(path.read_text("utf-8").splitlines()) <= (400 if name in LONGER else MAX_LINES)
+
+
+@pytest.mark.parametrize("path", [p for _, p in modules()], ids=lambda p: p.name)
+def test_functions_fit_on_a_screen(path: Path) -> None:
+    """Their docstrings apart, which are to be as long as they need."""
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.FunctionDef):
+            first = node.body[0]
+            has_words = ast.get_docstring(node) is not None
+            words = (first.end_lineno or 0) - first.lineno + 1 if has_words else 0
+            length = (node.end_lineno or 0) - node.lineno + 1 - words
+            limit = LONGER_FUNCTIONS.get(node.name, MAX_FUNCTION)
+            assert length <= limit, f"{path.name}: {node.name} has {length} lines"
 
 
 def test_every_room_of_the_plan_exists() -> None:

@@ -3,25 +3,31 @@
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import (
     DISK_FULL,
     Heartbeat,
-    Outcome,
-    OutcomeRecord,
     Phase,
     Process,
-    Record,
     RunDir,
     Submission,
     is_disk_full,
 )
+from vmcjob.state import (
+    NO_QUEUE,
+    STALE_S,
+    JobState,
+    Observation,
+    Queue,
+    Stage,
+    State,
+    judge,
+)
 
-STALE_S = 120.0  # a worker on another host that was silent for so long is taken for dead
+__all__ = ["NO_QUEUE", "STALE_S", "JobState", "Queue", "Row", "Stage", "State", "examine", "rows"]
+
 WITHOUT_A_WORD = (
     "the job ended without a word of the worker or its supervisor; "
     "vmcjob logs --err has SLURM's, vmcjob resume goes on"
@@ -35,68 +41,6 @@ NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
     "vmcjob resume goes on"
 )
-
-
-class State(StrEnum):
-    """What a run is doing, in the order of its life."""
-
-    NEW = "NEW"
-    QUEUED = "QUEUED"
-    RUNNING = "RUNNING"
-    STOPPING = "STOPPING"
-    FINISHED = "FINISHED"
-    CANCELLED = "CANCELLED"
-    PREEMPTED = "PREEMPTED"
-    DIVERGED = "DIVERGED"
-    FAILED = "FAILED"
-    DEAD = "DEAD"
-
-    @property
-    def is_active(self) -> bool:
-        """Whether something will still happen by itself."""
-        return self in (State.QUEUED, State.RUNNING, State.STOPPING)
-
-
-class Stage(StrEnum):
-    """Where a batch system has a job."""
-
-    WAITING = "waiting"
-    ACTIVE = "active"
-    ENDED = "ended"
-
-
-@dataclass(frozen=True)
-class JobState:
-    """What a batch system says about one run; how it says it is the scheduler's business."""
-
-    stage: Stage
-    job_id: str | None = None
-    words: str = ""  # why it waits, or how it ended
-    is_cancelled: bool = False
-    started_at: float | None = None
-    is_suspended: bool = False  # its processes stand still, and give no sign of life
-    is_ending: bool = False  # its last processes are being ended; it may come back
-
-
-Queue = Mapping[Path, JobState]
-"""The state of the job of each run directory that a batch system was asked about."""
-NO_QUEUE: Queue = {}
-
-
-@dataclass(frozen=True)
-class Observation:
-    """What a run's directory, the process table and the queue said about it."""
-
-    record: Record
-    submission: Submission | None
-    heartbeat: Heartbeat | None
-    outcome: OutcomeRecord | None
-    is_cancelled: bool
-    is_told_to_stop: bool  # a job's worker that is still at it
-    is_worker_alive: bool
-    is_worker_gone: bool  # seen to be, in this machine's own process table
-    is_launcher_gone: bool
-    job: JobState | None = None
 
 
 @dataclass(frozen=True)
@@ -193,96 +137,6 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
     )
 
 
-def judge(seen: Observation) -> State:
-    """The state that follows from what was seen.
-
-    A launcher of another host cannot be seen, and its run counts as queued: to call it dead
-    would invite a second worker. `cancel` takes such a run back.
-    """
-    submission, outcome = seen.submission, seen.outcome
-    if submission is not None and submission.is_job:
-        return _judge_job(seen, submission)
-    is_waiting = submission is not None and submission.worker is None
-    if seen.is_worker_alive and outcome is None:
-        return _at_work(seen)
-    if is_waiting and not seen.is_launcher_gone:
-        return State.QUEUED  # also when an earlier attempt left an outcome
-    if seen.is_cancelled and (outcome is None or outcome.outcome is Outcome.PREEMPTED):
-        return State.CANCELLED
-    if outcome is not None:
-        return State(outcome.outcome)
-    if submission is None and seen.heartbeat is None:
-        return State.NEW
-    return State.DEAD
-
-
-def _judge_job(seen: Observation, submission: Submission) -> State:
-    """The state of a run that was given to a batch system.
-
-    The queue knows best which jobs wait and which are over; the run knows best what came of it.
-    Without an answer of the queue, the run directory is all there is.
-    """
-    job, outcome = seen.job, seen.outcome
-    if (state := _judge_without_job(seen, submission)) is not None:
-        return state
-    if job is not None and job.stage is Stage.WAITING:
-        return State.QUEUED
-    if job is not None and job.stage is Stage.ACTIVE:
-        return _judge_active(seen, submission, job.started_at or 0.0)
-    if seen.is_worker_alive and outcome is None and (job is None or _is_here(seen)):
-        return _at_work(seen)
-    if submission.cancelled_at is not None or (job is not None and job.is_cancelled):
-        return State(outcome.outcome) if outcome and not _is_resumable(outcome) else State.CANCELLED
-    is_of_it = outcome is not None and submission.has_come_to(outcome)
-    if job is None and not submission.started_at and not is_of_it:
-        return State.QUEUED
-    # A job that ended before its supervisor could say a word has not come to what was before it.
-    was_refused = submission.job_id is None
-    if outcome is not None and (is_of_it or was_refused or _is_resumable(outcome)):
-        return State(outcome.outcome)
-    is_unknown = submission.job_id is None and not submission.started_at
-    return State.NEW if is_unknown and seen.heartbeat is None else State.DEAD
-
-
-def _judge_without_job(seen: Observation, submission: Submission) -> State | None:
-    """The state of a run that is through with its job, which goes on for others; else None."""
-    job, outcome = seen.job, seen.outcome
-    if submission.place is None or job is None or job.stage is Stage.ENDED:
-        return None
-    if seen.is_worker_alive and outcome is None:
-        return None
-    is_settled = outcome is not None and submission.has_come_to(outcome)
-    if outcome is not None and is_settled and not _is_resumable(outcome):
-        return State(outcome.outcome)
-    return None if submission.cancelled_at is None else State.CANCELLED
-
-
-def _judge_active(seen: Observation, submission: Submission, job_started_at: float) -> State:
-    """The state of a run whose job has a machine.
-
-    What becomes of a run that has stopped half-way is known when its job has ended: it may have
-    been cancelled, or come back.
-    """
-    outcome = seen.outcome
-    has_ended = outcome is not None and outcome.time >= job_started_at
-    if outcome is not None and has_ended and not _is_resumable(outcome):
-        return State(outcome.outcome)
-    is_ending = seen.job is not None and seen.job.is_ending
-    if has_ended or is_ending or submission.cancelled_at is not None:
-        return State.STOPPING
-    if seen.is_worker_alive or (seen.job is not None and seen.job.is_suspended):
-        return _at_work(seen)
-    # What is on another host and silent may be dead, and is not said to be: its supervisor would
-    # end the job, and a clock that is wrong makes the liveliest look so.
-    has_supervisor = (submission.started_at or 0.0) >= job_started_at
-    return State.DEAD if has_supervisor and seen.is_worker_gone else State.RUNNING
-
-
-def _at_work(seen: Observation) -> State:
-    """The state of a run whose worker is alive and has not said how it ended."""
-    return State.STOPPING if seen.is_cancelled or seen.is_told_to_stop else State.RUNNING
-
-
 def _is_told_to_stop(run: RunDir, submission: Submission | None) -> bool:
     """Whether a job's worker was asked to stop: cancelled, or by its supervisor, which notes it."""
     if submission is None or not submission.is_job:
@@ -292,16 +146,6 @@ def _is_told_to_stop(run: RunDir, submission: Submission | None) -> bool:
     worker = "stop", submission.host, submission.worker_pid  # no times: clocks of hosts differ
     lines = run.read_attempts()
     return any((it.get("event"), it.get("host"), it.get("worker_pid")) == worker for it in lines)
-
-
-def _is_here(seen: Observation) -> bool:
-    """Whether the worker was seen in this machine's own process table."""
-    return seen.heartbeat is not None and seen.heartbeat.process.is_alive() is True
-
-
-def _is_resumable(outcome: OutcomeRecord) -> bool:
-    """Whether the run stopped half-way."""
-    return State(outcome.outcome) is State.PREEMPTED
 
 
 def _job_id(seen: Observation) -> str | None:
