@@ -5,9 +5,20 @@ import os
 
 from vmcjob.errors import DeviceError
 
+MIN_THREADS = 16
+"""Of XLA's pool on a CPU. A batch of factorisations waits, in a thread of the pool, for others of the
+pool to do their parts: where as many batches run at once as there are threads, all wait for ever. On
+two processors a run was seen to hang in two batches that did not depend on each other."""
+
 
 def import_jax() -> None:
     """Import JAX; DeviceError where its parts do not fit together, or its settings are wrong."""
+    # XLA sizes its pool by this variable, or else by the processors that the process may use.
+    try:
+        processors = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on Linux
+        processors = os.cpu_count() or 1
+    os.environ.setdefault("NPROC", str(max(MIN_THREADS, processors)))
     try:
         importlib.import_module("jax")
     except Exception as error:

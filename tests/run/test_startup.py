@@ -1,0 +1,38 @@
+"""What is settled before JAX starts."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from vmcjob.run.startup import MIN_THREADS
+
+PROGRAM = (
+    "import os; from vmcjob.run.startup import import_jax; import_jax(); print(os.environ['NPROC'])"
+)
+
+
+def threads(**variables: str) -> int:
+    """The size of XLA's pool in a process with these variables."""
+    inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        env=inherited | variables,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    return int(done.stdout)
+
+
+def test_xla_has_more_threads_than_batches_that_wait_for_them() -> None:
+    """With two threads, on two processors, two such batches wait for each other for ever."""
+    assert threads() >= MIN_THREADS
+
+
+@pytest.mark.parametrize("wish", ["3", "64"])
+def test_who_sets_the_threads_is_heeded(wish: str) -> None:
+    """A site may know better."""
+    assert threads(NPROC=wish) == int(wish)
