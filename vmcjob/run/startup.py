@@ -6,9 +6,9 @@ import os
 from vmcjob.errors import DeviceError
 
 MIN_THREADS = 16
-"""Of XLA's pool on a CPU. A batch of factorisations waits, in a thread of the pool, for others of the
-pool to do their parts: where as many batches run at once as there are threads, all wait for ever. On
-two processors a run was seen to hang in two batches that did not depend on each other."""
+"""Of XLA's pool on a CPU. A batch of factorisations waits, in a thread of the pool, for others of
+the pool to do their parts: where as many batches run at once as there are threads, all wait for
+ever. On two processors a run hung in two batches that did not depend on each other."""
 
 
 def import_jax() -> None:
