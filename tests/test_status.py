@@ -395,6 +395,18 @@ def test_a_job_whose_last_processes_are_being_ended_is_stopping(run):
         assert state(run, ending) == expected
 
 
+def test_a_worker_that_its_supervisor_has_lost_is_dead_though_its_job_goes_on(run):
+    """Other runs may share the job; the heartbeat of another host stays fresh for a while."""
+    give_to_slurm(run, started_at=time.time() - 5, host="elsewhere", worker_pid=7, place=1)
+    beat(run, Process("elsewhere", 7, 1))
+    run.append_attempt("lost", how="SIGKILL", worker_pid=6, host="elsewhere")
+    assert state(run, active(age_s=10)) is State.RUNNING
+    run.append_attempt("lost", how="SIGKILL", worker_pid=7, host="elsewhere")
+    row = examine(run, {run.path: active(age_s=10)})
+    assert row.state is State.DEAD
+    assert row.message.startswith("the worker was killed by SIGKILL")
+
+
 def test_a_job_that_goes_on_in_silence_runs_and_says_what_that_can_mean(run):
     """A clock that is ahead, a worker that hangs, a setup of minutes: nobody knows from outside.
 

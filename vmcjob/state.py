@@ -69,7 +69,7 @@ class Observation:
     is_cancelled: bool
     is_told_to_stop: bool  # a job's worker that is still at it
     is_worker_alive: bool
-    is_worker_gone: bool  # seen to be, in this machine's own process table
+    is_worker_gone: bool  # seen to be, in a process table, by us or by its supervisor
     is_launcher_gone: bool
     job: JobState | None = None
 

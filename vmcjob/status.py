@@ -118,34 +118,40 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
     submission = run.read_submission()
     heartbeat = run.read_heartbeat()
     workers = list(_workers(submission, heartbeat))
-    is_worker_alive = any(_is_alive(worker, sign, now) for worker, sign in workers)
-    is_worker_gone = bool(workers) and all(w.is_alive() is False for w, _ in workers)
+    seems_alive = any(_is_alive(worker, sign, now) for worker, sign in workers)
+    is_seen_gone = bool(workers) and all(w.is_alive() is False for w, _ in workers)
     launcher = submission.launcher if submission else None
     is_launcher_gone = launcher is not None and launcher.is_alive() is False
     outcome = run.read_outcome()
+    events = _events(run, submission) if outcome is None else frozenset()
+    is_worker_alive = seems_alive and "lost" not in events
+    is_told = "stop" in events or (submission is not None and submission.cancelled_at is not None)
     return Observation(
         record=record,
         submission=submission,
         heartbeat=heartbeat,
         outcome=outcome,
         is_cancelled=run.read_cancellation() is not None,
-        is_told_to_stop=is_worker_alive and outcome is None and _is_told_to_stop(run, submission),
+        is_told_to_stop=is_worker_alive and outcome is None and is_told,
         is_worker_alive=is_worker_alive,
-        is_worker_gone=is_worker_gone,
+        is_worker_gone=is_seen_gone or "lost" in events,
         is_launcher_gone=is_launcher_gone,
         job=job,
     )
 
 
-def _is_told_to_stop(run: RunDir, submission: Submission | None) -> bool:
-    """Whether a job's worker was asked to stop: cancelled, or by its supervisor, which notes it."""
+def _events(run: RunDir, submission: Submission | None) -> frozenset[object]:
+    """What a job's supervisor has noted of its worker: that it was asked to stop, or is lost.
+
+    No times: clocks of hosts differ.
+    """
     if submission is None or not submission.is_job:
-        return False
-    if submission.cancelled_at is not None:
-        return True
-    worker = "stop", submission.host, submission.worker_pid  # no times: clocks of hosts differ
+        return frozenset()
+    worker = submission.host, submission.worker_pid
     lines = run.read_attempts()
-    return any((it.get("event"), it.get("host"), it.get("worker_pid")) == worker for it in lines)
+    return frozenset(
+        line.get("event") for line in lines if (line.get("host"), line.get("worker_pid")) == worker
+    )
 
 
 def _job_id(seen: Observation) -> str | None:
