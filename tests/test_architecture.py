@@ -18,6 +18,7 @@ ROOMS: dict[str, set[str]] = {
     "spec": {"document", "resources"} | BASE,
     "plan": {"spec"} | BASE,
     "site": {"document", "resources"} | BASE,
+    "columns": set(),
     "rundir": {"store"} | BASE,
     "protocol": {"rundir"} | BASE,
     "scheduler": {
@@ -43,7 +44,7 @@ ROOMS: dict[str, set[str]] = {
     "state": {"rundir"},
     "status": {"rundir", "state"} | BASE,
     "prune": {"rundir", "status", "scheduler"} | BASE,
-    "store": BASE,
+    "store": {"columns"} | BASE,
     "stats": set(),
     "aggregate": {"store", "stats", "verdict"} | BASE,
     "verdict": {"stats"},
@@ -51,8 +52,10 @@ ROOMS: dict[str, set[str]] = {
     "units": set(),
     "curve": {"units"},
     "plot": {"store", "stats", "curve"},
-    "run": {"spec", "rundir", "protocol", "rank", "store", "stats", "vmc"} | BASE,
-    "vmc": {"fwdlap"},
+    "run": {"spec", "rundir", "protocol", "rank", "store", "stats", "vmc", "observables"} | BASE,
+    "observables": {"columns", "stats", "vmc"},  # of vmc, nothing but types
+    "observed": {"columns", "observables", "stats", "store"} | BASE,
+    "vmc": {"fwdlap", "columns"},
     "fwdlap": set(),
 }
 DOORS = {"cli", "__main__", "__init__"}  # may open every room
@@ -60,7 +63,10 @@ HEAVY = {
     "jax": {"fwdlap", "vmc", "run"},
     "flax": {"vmc"},
     "zarr": {"store"},
-    "numpy": {"store", "stats", "aggregate", "verdict", "curve", "plot", "run", "vmc", "fwdlap"},
+    "numpy": {
+        *("store", "stats", "aggregate", "verdict", "curve", "plot", "run", "vmc", "fwdlap"),
+        *("observables", "observed"),
+    },
     "submitit": {"scheduler"},
     "kfac_jax": {"vmc"},
     "optax": {"vmc"},

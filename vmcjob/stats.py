@@ -1,7 +1,7 @@
 """The mean of a correlated series and its honest error: blocking, autocorrelation time, pooling."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,6 +61,29 @@ def estimate(series: np.ndarray, *, variance: np.ndarray | None = None) -> Estim
     error, n_eff = _error_and_n_eff(x)
     why = _doubt(x, n_eff)
     return Estimate(float(x.mean()), error, n / (2.0 * n_eff), n_eff, n, not why, why)
+
+
+def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) -> Estimate:
+    """A function of the means of correlated series, such as their ratio, by the jackknife.
+
+    Each step i has the pseudovalue
+
+        p_i = n f(m) − (n − 1) f(m without i),
+
+    of which the mean is f(m) less its bias of order 1/n, and a series as correlated as the others:
+    its error comes from blocks (`estimate`), which makes them blocks of the jackknife.
+
+    Args:
+        function: of arrays of means, one for each series, whose first axis runs over cases.
+        series: with steps along the first axis, of one length.
+    """
+    columns = [np.asarray(one, np.float64) for one in series]
+    n = len(columns[0])
+    whole = function(*(one.mean(axis=0, keepdims=True) for one in columns))
+    if n < 2:
+        return estimate(whole)
+    without = function(*((one.sum(axis=0) - one) / (n - 1) for one in columns))
+    return estimate(n * whole - (n - 1) * without)
 
 
 def pool(estimates: Sequence[Estimate]) -> Estimate:

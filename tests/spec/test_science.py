@@ -47,6 +47,8 @@ def changed(value: Any) -> Any:  # of any type that a key may have
             return 1.5
         case str():
             return f"{value}!"
+        case ():
+            return ("another",)
     return value[::-1]
 
 

@@ -23,6 +23,7 @@ from tests.store.reference import (
     walkers,
 )
 from vmcjob.errors import StoreError
+from vmcjob.observables import TABLE, columns_of
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
 
@@ -168,7 +169,10 @@ def test_arrays_keep_their_layout_through_a_checkpoint(path):
 @pytest.mark.parametrize(
     ("commit", "message"),
     [
-        (Commit(train={"energy": np.ones(2)}, checkpoint=checkpoint("train", 2)), "expected"),
+        (
+            Commit(train={"energy": np.ones(2)}, checkpoint=checkpoint("train", 2)),
+            "train rows lack",
+        ),
         (Commit(train=rows("train", 0, 61), checkpoint=checkpoint("train", 61)), "beyond"),
         (
             Commit(
@@ -316,14 +320,27 @@ def test_readers_beside_a_writer_never_see_half_a_commit(path):
 def test_a_run_of_any_length_stays_below_300_files(path):
     """File systems of clusters have quotas on files, and 1000 runs make 300 times as many."""
     n = 100_000
-    layout = Layout(n_train=n, n_evaluate=n, n_walkers=2, n_electrons=1, n_snapshots=1000)
+    every, columns = 100, columns_of(TABLE)
+    layout = Layout(
+        n_train=n,
+        n_evaluate=n,
+        n_walkers=2,
+        n_electrons=1,
+        n_snapshots=1000,
+        observed=columns,
+        observe_every=every,
+    )
     store = RunStore.create(path, run_id="h", spec_text="", provenance={}, layout=layout)
+    n_observed = n // every // 2
     snapshots = [(step, np.full((2, 1, 3), step)) for step in range(1, 1001)]
     for k in range(2):  # twice, so that both slots are there
         store.commit(
             Commit(
                 train={name: np.ones(n // 2) for name in SERIES["train"]},
                 evaluate={name: np.ones(n // 2) for name in SERIES["evaluate"]},
+                observed={
+                    name: np.ones((n_observed, *column.shape)) for name, column in columns.items()
+                },
                 snapshots=snapshots[k * 500 : (k + 1) * 500],
                 checkpoint=checkpoint("evaluate", n),
             )

@@ -9,6 +9,7 @@ import typer
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import TableColumn, make_table
 from vmcjob.cli.energies import Difference, add_up, make_energies, read_reactions
+from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
@@ -71,6 +72,18 @@ class _Difference:
         return format_energy(self._factor * (energy - other), self._factor * error)
 
 
+Unit = Annotated[
+    EnergyUnit, typer.Option("--unit", help="Of the table shown; JSON and CSV stay in hartree.")
+]
+Sums = Annotated[
+    list[str] | None,
+    typer.Option("--diff", metavar="SUM", help='Energies added up too, like "2*h - h2".'),
+]
+WithObservables = Annotated[
+    bool, typer.Option("--observables", help="Show what else was measured, too.")
+]
+
+
 @app.command(cls=Command)
 def aggregate(
     selectors: AnySelectors = None,
@@ -83,13 +96,9 @@ def aggregate(
             "--output", "-o", metavar="CSV", help="Write a table too; - for standard output alone."
         ),
     ] = None,
-    unit: Annotated[
-        EnergyUnit, typer.Option("--unit", help="Of the table shown; JSON and CSV stay in hartree.")
-    ] = "hartree",
-    sums: Annotated[
-        list[str] | None,
-        typer.Option("--diff", metavar="SUM", help='Energies added up too, like "2*h - h2".'),
-    ] = None,
+    unit: Unit = "hartree",
+    sums: Sums = None,
+    with_observables: WithObservables = False,
 ) -> None:
     """Turn finished runs into energies with error bars, in hartree.
 
@@ -101,14 +110,18 @@ def aggregate(
     chosen = select_runs(selectors, site, runs)
     if output is not None:
         require_writable(output, chosen)
-    table, _, errors = make_energies(chosen)
+    table, found, errors = make_energies(chosen)
     differences = add_up("--diff", reactions, table)
+    measured = read_observations(table, found) if with_observables else []
     if as_json:
-        put_json(table.to_json() | ({"differences": differences} if sums else {}))
+        found_more = [one.to_json() for one in measured]
+        more = {"differences": differences} if sums else {}
+        put_json(table.to_json() | more | ({"observables": found_more} if with_observables else {}))
     elif output == STDOUT:
         put(table.to_csv().rstrip("\n"))
     else:
         _show(table, unit, differences)
+        show_observations(measured)
     for run_id, reason in () if as_json else (*table.excluded, *table.contained):
         say(f"left out: {run_id}  {reason}", "dim")
     if output not in (None, STDOUT):

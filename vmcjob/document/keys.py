@@ -77,7 +77,8 @@ class Before:
     Declared with the key, once and for ever: the identity of old documents hangs on it.
     """
 
-    value: str | int | float | bool | None  # None: it may still be left out, and means that
+    # None: it may still be left out, and means that.
+    value: str | int | float | bool | tuple[()] | None
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import jax
 
 from vmcjob import __version__
 from vmcjob.errors import RunDirError, UsageError
+from vmcjob.observables import columns_of
 from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
 from vmcjob.run.heartbeat import HeartbeatWriter
@@ -98,6 +99,8 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         n_electrons=spec.system.n_electrons,
         n_snapshots=min(spec.output.snapshots, spec.evaluate.steps),
         dtype=spec.numerics.dtype,
+        observed=columns_of(spec.evaluate.observables),
+        observe_every=spec.evaluate.observe_every,
     )
     return RunStore.create(
         run_dir.store_path,

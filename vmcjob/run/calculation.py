@@ -8,6 +8,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 
+from vmcjob import observables
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
 from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
@@ -27,6 +28,7 @@ from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
 from vmcjob.vmc.loop import Vmc
+from vmcjob.vmc.observing import Observing
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
 from vmcjob.vmc.schedule import FIRST_MEMORY, Decay, LearningRate, Memory, Plateau
 from vmcjob.vmc.spring import Spring
@@ -132,12 +134,18 @@ def build(
         chunk_divisor=care.chunk_divisor,
         min_ess=spec.train.min_ess,
         average_from=average_from(spec),
+        n_up=system.n_up,
+        observing=_observing(spec.evaluate),
     )
     pretraining = _pretraining(spec, ansatz, start, care) if start else None
     homes = None
     if start and spec.pretrain.method == "stable":
         homes = homes_of(system, populations(system, start))
     return Calculation(vmc, pretraining, system, ansatz, n_walkers, spec.sampler.width, homes)
+
+
+def _observing(options: jobspec.Evaluate) -> Observing:
+    return Observing(observables.make(options.observables), options.observe_every)
 
 
 def _pretraining(

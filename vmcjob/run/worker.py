@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Final
 
@@ -92,6 +92,7 @@ class Worker:
         clocks = [rows["wall_time"][-1] for rows in series.values() if len(rows["step"])]
         self._began = time.monotonic() - max(clocks, default=0.0)
         self._pending: dict[Phase, list[Rows]] = {phase: [] for phase in RECORDED}
+        self._observed: list[Rows] = []
         self._snapshots: list[tuple[int, np.ndarray]] = []
         self._flushed = time.monotonic()
         self._watch = ExplosionWatch(self.calculation.energy_bound, self._spec.sampler.walkers)
@@ -205,6 +206,8 @@ class Worker:
             if phase in self._pending:
                 self._pending[phase].append(rows)
             self.position = Position(phase, block.last, block.state)
+            if phase is Phase.EVALUATE:
+                self._observed += _observations(block, self._spec.evaluate.observe_every)
             if phase is Phase.EVALUATE and block.last in self._store.snapshot_steps:
                 self._snapshots.append((block.last, devices.gather(block.state.chain.r)))
             self._progress.advance(phase, block.last, block.steps_per_s, rows)
@@ -265,13 +268,14 @@ class Worker:
                 checkpoint=Checkpoint(str(phase), step, to_arrays(state)),
                 train=_concatenate(self._pending[Phase.TRAIN]),
                 evaluate=_concatenate(self._pending[Phase.EVALUATE]),
+                observed=_concatenate(self._observed),
                 snapshots=self._snapshots,
             )
         )
         self._committed = phase, step
         for rows in self._pending.values():
             rows.clear()
-        self._snapshots = []
+        self._observed, self._snapshots = [], []
         self._flushed = time.monotonic()
 
     def _restore(self) -> tuple[Position, str | None]:
@@ -318,6 +322,14 @@ def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
         return row
     more = {"width": info.width, "median": info.median, "ess": info.trust.ess}
     return row | more | {"shortening": info.trust.part, **info.update._asdict()}
+
+
+def _observations(block: Block, every: int) -> Iterator[Rows]:
+    """What was measured in those steps of a block in which it was due, each as one row."""
+    first = block.last - len(block.infos) + 1
+    for step, info in enumerate(block.infos, start=first):
+        if info.observed is not None and step % every == 0:
+            yield {name: np.asarray(value, float)[None] for name, value in info.observed.items()}
 
 
 def _concatenate(parts: Sequence[Rows]) -> Rows | None:

@@ -26,7 +26,7 @@ def with_keys_of_before(tables: dict[str, Any]) -> dict[str, Any]:
         return tables
     added = {
         name: {
-            k: key.kind.before.value
+            k: _as_read(key.kind.before.value)
             for k, key in keys[name].items()
             if key.kind.before and key.kind.before.value is not None
         }
@@ -34,6 +34,11 @@ def with_keys_of_before(tables: dict[str, Any]) -> dict[str, Any]:
         if name in tables
     }
     return tables | {name: added[name] | tables[name] for name in added if added[name]}
+
+
+def _as_read(value: Any) -> Any:
+    """As TOML would have it; `Any`: whatever a key holds."""
+    return list(value) if isinstance(value, tuple) else value
 
 
 def _keys(table: str, tables: dict[str, Any]) -> dict[str, Key]:

@@ -29,6 +29,7 @@ from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, memory_mb, wal
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
 from vmcjob.spec.basis import AUTO, BASIS_SETS, choose, covers
 from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
+from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
 from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
 
@@ -39,8 +40,6 @@ MAX_ATOMS: Final = 1000
 """Of one molecule: ten times what anybody has computed in this way."""
 FARTHEST_BOHR = 1e4
 """Beyond, neighbouring float32 numbers are more than a thousandth of a bohr apart."""
-MAX_STEPS: Final = 10_000_000
-"""Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
 MAX_WALKERS: Final = 1_000_000
 PRETRAIN_STEPS: Final = 1000
 BY_START: Final = -1
@@ -250,19 +249,6 @@ class Train:
 
 
 @dataclass(frozen=True)
-class Evaluate:
-    """The series that the result comes from: frozen parameters, frozen width."""
-
-    steps: Annotated[int, between(0, MAX_STEPS), "measurements of the energy"] = 1000
-    warmup: Annotated[int, between(0, MAX_STEPS), "sweeps before the first measurement"] = 100
-    parameters: Annotated[
-        Literal["best", "average", "last"],
-        "of the last step, their average over the end of training, or the better of both",
-        Before("last"),
-    ] = "best"
-
-
-@dataclass(frozen=True)
 class Numerics:
     """How the computer counts."""
 
@@ -331,7 +317,7 @@ class JobSpec:
     pretrain: Pretrain = Pretrain()
     optimizer: Optimizer = DEFAULT_OPTIMIZER
     train: Train = Train()
-    evaluate: Evaluate = Evaluate()
+    evaluate: Evaluate = DEFAULT_EVALUATE
     numerics: Numerics = Numerics()
     output: Output = Output()
     resources: Resources = Resources()

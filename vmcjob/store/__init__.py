@@ -8,9 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from vmcjob.store.layout import Layout
+    from vmcjob.store.layout import HartreeFockRecord, Layout
     from vmcjob.store.longer import extend
-    from vmcjob.store.runstore import Commit, HartreeFockRecord, Restored, RunStore
+    from vmcjob.store.runstore import Commit, Restored, RunStore
     from vmcjob.store.slot import Checkpoint
 
 __all__ = [

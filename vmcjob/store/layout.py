@@ -1,50 +1,55 @@
 """The schema of a run's store: which arrays there are, their units, shapes and chunks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import zarr
 from zarr.codecs import Crc32cCodec
+
+from vmcjob.columns import Column
 
 SCHEMA_VERSION = 1
 
 # The two series of a run; what else it does on the way is not recorded step by step.
 Phase = Literal["train", "evaluate"]
 
-# What each series is, with its unit; `step` comes on top as the coordinate of every group.
-SERIES: Mapping[Phase, Mapping[str, tuple[str, str]]] = {
+# What every new store has of each series; `step` comes on top as the coordinate of every group.
+SERIES: Mapping[Phase, Mapping[str, Column]] = {
     "train": {
-        "energy": ("hartree", "mean local energy of the walkers"),
-        "variance": ("hartree^2", "variance of the local energy over the walkers"),
-        "acceptance": ("1", "fraction of accepted moves"),
-        "width": ("bohr", "standard deviation of a proposed move"),
-        "grad_norm": ("hartree", "norm of the energy gradient"),
-        "update_norm": ("1", "norm of the parameter update"),
-        "learning_rate": ("1", "learning rate"),
-        "n_clipped": ("1", "walkers whose local energy was clipped in the gradient"),
-        "median": ("hartree", "median local energy of the walkers"),
-        "ess": ("1", "part of the walkers that still count after the update"),
-        "shortening": ("1", "part of the update that was made"),
-        "wall_time": ("s", "wall time of the run up to this step"),
+        "energy": Column("hartree", "mean local energy of the walkers"),
+        "variance": Column("hartree^2", "variance of the local energy over the walkers"),
+        "acceptance": Column("1", "fraction of accepted moves"),
+        "width": Column("bohr", "standard deviation of a proposed move"),
+        "grad_norm": Column("hartree", "norm of the energy gradient"),
+        "update_norm": Column("1", "norm of the parameter update"),
+        "learning_rate": Column("1", "learning rate"),
+        "n_clipped": Column("1", "walkers whose local energy was clipped in the gradient"),
+        "median": Column("hartree", "median local energy of the walkers"),
+        "ess": Column("1", "part of the walkers that still count after the update"),
+        "shortening": Column("1", "part of the update that was made"),
+        "wall_time": Column("s", "wall time of the run up to this step"),
     },
     "evaluate": {
-        "energy": ("hartree", "mean local energy of the walkers"),
-        "variance": ("hartree^2", "variance of the local energy over the walkers"),
-        "acceptance": ("1", "fraction of accepted moves"),
-        "wall_time": ("s", "wall time of the run up to this step"),
+        "energy": Column("hartree", "mean local energy of the walkers"),
+        "variance": Column("hartree^2", "variance of the local energy over the walkers"),
+        "acceptance": Column("1", "fraction of accepted moves"),
+        "wall_time": Column("s", "wall time of the run up to this step"),
     },
 }
-# Columns that stores of before do not have, and that may be NaN.
-LATER = {"median", "ess", "shortening"}
 # Columns that no step can be without: finite in every row that was ever committed.
 ALWAYS_FINITE = ("step", "energy", "variance", "acceptance", "wall_time")
 UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_time": "s"}
 
-# 30 metadata files, 18 series, 2 sets of orbitals, the snapshots and 2 x 16 checkpoint chunks:
-# below 300 at any length.
-MAX_SERIES_CHUNKS = 10
+# The group of what is measured now and then in evaluation; its rows are those of every n-th step.
+OBSERVED = "observe"
+EVERY = "every"  # its attribute: n
+
+# 32 metadata files, 18 series of 7 files, 30 observables of 3, 2 sets of orbitals, the snapshots
+# and 2 x 16 checkpoint chunks: below 330 for all observables at any length, below 300 for most.
+MAX_SERIES_CHUNKS = 6
+MAX_OBSERVED_CHUNKS = 2
 MAX_SNAPSHOT_CHUNKS = 40
 # Shorter chunks save nothing: a 32 KiB file costs what a small one does.
 MIN_SERIES_CHUNK = 4096
@@ -60,6 +65,20 @@ class Layout:
     n_electrons: int
     n_snapshots: int
     dtype: str = "float32"  # of the walkers in snapshots
+    more_train: Mapping[str, Column] = field(default_factory=dict)  # what an optimizer tells
+    observed: Mapping[str, Column] = field(default_factory=dict)  # what is measured now and then
+    observe_every: int = 1  # in steps of evaluation
+
+    def columns(self, phase: Phase) -> dict[str, Column]:
+        """All of a series but its steps."""
+        return dict(SERIES[phase]) | (dict(self.more_train) if phase == "train" else {})
+
+
+class HartreeFockRecord(NamedTuple):
+    """Where a run started: "energy" in hartree, "basis" and "method"; coefficients by spin."""
+
+    attributes: Mapping[str, Any]  # JSON
+    orbitals: Mapping[str, np.ndarray]  # "up" and "down": (basis function, orbital)
 
 
 def build(root: zarr.Group, layout: Layout) -> None:
@@ -67,7 +86,12 @@ def build(root: zarr.Group, layout: Layout) -> None:
     lengths: dict[Phase, int] = {"train": layout.n_train, "evaluate": layout.n_evaluate}
     for phase, length in lengths.items():
         root.create_group(phase)
-        _build_series(root, phase, length)
+        _build_series(root, phase, np.arange(1, length + 1), layout.columns(phase))
+    if layout.observed:
+        every = layout.observe_every
+        root.create_group(OBSERVED, attributes={EVERY: every})
+        steps = np.arange(every, layout.n_evaluate + 1, every)
+        _build_series(root, OBSERVED, steps, layout.observed, MAX_OBSERVED_CHUNKS)
     root.create_group("walkers")
     _build_snapshots(root, layout)
     root.create_group("checkpoint")
@@ -103,31 +127,55 @@ def array_at(root: zarr.Group, name: str) -> zarr.Array:
     return node
 
 
-def _build_series(root: zarr.Group, phase: Phase, length: int) -> None:
-    chunk = _chunk_length(length, MAX_SERIES_CHUNKS, at_least=MIN_SERIES_CHUNK)
+def _build_series(
+    root: zarr.Group,
+    group: str,
+    steps: np.ndarray,
+    columns: Mapping[str, Column],
+    max_chunks: int = MAX_SERIES_CHUNKS,
+) -> None:
+    length = len(steps)
+    chunk = _chunk_length(length, max_chunks, at_least=MIN_SERIES_CHUNK)
     step = root.create_array(
-        name=f"{phase}/step",
+        name=f"{group}/step",
         shape=(length,),
         chunks=(chunk,),
         dtype="int64",
         fill_value=0,
         compressors=[Crc32cCodec()],
         dimension_names=["step"],
-        attributes={"units": "1", "long_name": f"{phase} step, counted from 1"},
+        attributes={"units": "1", "long_name": f"{group} step, counted from 1"},
     )
-    step[:] = np.arange(1, length + 1)
-    for name, (units, long_name) in SERIES[phase].items():
+    step[:] = steps
+    for name, column in columns.items():
+        # Large rows need no more than the others' bytes to fill a chunk.
+        rows = -(-MIN_SERIES_CHUNK // max(1, int(np.prod(column.shape))))
+        own = _chunk_length(length, max_chunks, at_least=rows) if column.axes else chunk
         root.create_array(
-            name=f"{phase}/{name}",
-            shape=(length,),
-            chunks=(chunk,),
+            name=f"{group}/{name}",
+            shape=(length, *column.shape),
+            chunks=(own, *column.shape),
             dtype="float64",
             fill_value=np.nan,
             # Random digits do not compress; a checksum is worth its four bytes.
             compressors=[Crc32cCodec()],
-            dimension_names=["step"],
-            attributes={"units": units, "long_name": long_name},
+            dimension_names=["step", *(axis.name for axis in column.axes)],
+            attributes=column.attributes(),
         )
+
+
+def column_of(array: zarr.Array) -> Column:
+    """What an array of a series is, by what it says of itself."""
+    names = tuple(str(name) for name in array.metadata.dimension_names or ())[1:]  # pyright: ignore[reportAttributeAccessIssue] -- Zarr 3 has them
+    return Column.from_attributes(dict(array.attrs), names, array.shape[1:])
+
+
+def common_length(group: str, rows: Mapping[str, np.ndarray]) -> int:
+    """Of all columns of some rows of a series; ValueError if they differ."""
+    lengths = {len(values) for values in rows.values()}
+    if len(lengths) > 1:
+        raise ValueError(f"{group} columns have different lengths {sorted(lengths)}")
+    return lengths.pop()
 
 
 def _build_snapshots(root: zarr.Group, layout: Layout) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from vmcjob.errors import StoreError
-from vmcjob.store.layout import LATER, SERIES, Layout, Phase
+from vmcjob.store.layout import ALWAYS_FINITE, OBSERVED, SERIES, Layout, Phase
 from vmcjob.store.runstore import Commit, RunStore
 
 
@@ -44,14 +44,7 @@ def extend(
         run_id=run_id,
         spec_text=spec_text,
         provenance=shorter.attrs["provenance"] | {"continues": past},
-        layout=Layout(
-            n_train=planned["train"],
-            n_evaluate=n_evaluate,
-            n_walkers=r.shape[1],
-            n_electrons=r.shape[2],
-            n_snapshots=len(steps) + n_snapshots,
-            dtype=str(r.dtype),
-        ),
+        layout=_layout(shorter, r, n_evaluate, len(steps) + n_snapshots),
         hartree_fock=shorter.hartree_fock(),
         ansatz_version=shorter.attrs.get("ansatz_version", 1),
     )
@@ -59,17 +52,41 @@ def extend(
         store.record("evaluated", shorter.attrs["evaluated"])
     for record in shorter.rollbacks:
         store.record_rollback(record)
-    snapshots = list(zip(steps, r, strict=True))
-    store.commit(Commit(checkpoint=checkpoint, train=train, evaluate=evaluate, snapshots=snapshots))
+    store.commit(
+        Commit(
+            checkpoint=checkpoint,
+            train=train,
+            evaluate=evaluate,
+            observed={name: rows for name, rows in shorter.observed().items() if name != "step"},
+            snapshots=list(zip(steps, r, strict=True)),
+        )
+    )
     return restored.warning
+
+
+def _layout(store: RunStore, r: np.ndarray, n_evaluate: int, n_snapshots: int) -> Layout:
+    """That of a store with a longer evaluation; `r` are its snapshots so far."""
+    train = store.columns("train")
+    return Layout(
+        n_train=store.n_planned["train"],
+        n_evaluate=n_evaluate,
+        n_walkers=r.shape[1],
+        n_electrons=r.shape[2],
+        n_snapshots=n_snapshots,
+        dtype=str(r.dtype),
+        more_train={name: train[name] for name in train if name not in SERIES["train"]},
+        observed=store.columns(OBSERVED) if store.observe_every else {},
+        observe_every=store.observe_every or 1,
+    )
 
 
 def _rows(store: RunStore, phase: Phase) -> dict[str, np.ndarray]:
     """The committed rows of one series as a commit takes them; StoreError if some are lost."""
     series = store.series(phase)
     nothing = np.full(len(series["step"]), np.nan)  # in a column that came later
-    rows = {name: series.get(name, nothing) for name in SERIES[phase]}
-    for name, values in rows.items():
-        if name not in LATER and np.isnan(values).any():  # as Zarr reads a chunk that is not there
+    names = dict.fromkeys([*SERIES[phase], *series])
+    rows = {name: series.get(name, nothing) for name in names if name != "step"}
+    for name in ALWAYS_FINITE:
+        if np.isnan(series[name]).any():  # as Zarr reads a chunk that is not there
             raise StoreError(f"{store.path}: {phase}/{name} has lost rows")
     return rows

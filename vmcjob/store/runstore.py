@@ -5,7 +5,6 @@ replacement the root attributes `n_committed` and `active_slot`. Before that las
 nothing of it; after it, all. A crash anywhere leaves the previous commit.
 """
 
-import hashlib
 import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -19,19 +18,25 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore
 
+from vmcjob.columns import Column
 from vmcjob.errors import StoreError
+from vmcjob.store.attributes import check_attributes, sha256
 from vmcjob.store.durable import DurableStore, partial_folder, remove_abandoned, sync_folder
 from vmcjob.store.layout import (
     ALWAYS_FINITE,
-    LATER,
+    EVERY,
+    OBSERVED,
     SCHEMA_VERSION,
     SERIES,
     UNITS,
+    HartreeFockRecord,
     Layout,
     Phase,
     array_at,
     build,
     build_orbitals,
+    column_of,
+    common_length,
 )
 from vmcjob.store.peek import missing_rows
 from vmcjob.store.slot import (
@@ -52,14 +57,8 @@ class Commit:
     checkpoint: Checkpoint
     train: Mapping[str, np.ndarray] | None = None
     evaluate: Mapping[str, np.ndarray] | None = None
+    observed: Mapping[str, np.ndarray] | None = None  # of those steps of evaluation that are due
     snapshots: Sequence[tuple[int, np.ndarray]] = ()  # (evaluate step, r[walker, electron, 3])
-
-
-class HartreeFockRecord(NamedTuple):
-    """Where a run started: "energy" in hartree, "basis" and "method"; coefficients by spin."""
-
-    attributes: Mapping[str, Any]  # JSON
-    orbitals: Mapping[str, np.ndarray]  # "up" and "down": (basis function, orbital)
 
 
 class Restored(NamedTuple):
@@ -87,6 +86,7 @@ class RunStore:
         )
         self._slots = Slots(root)
         self._arrays: dict[str, zarr.Array] = {}
+        self._listed: dict[str, list[str]] = {}
         self._writers = ThreadPoolExecutor(WRITERS)  # starts no thread before the first commit
 
     @classmethod
@@ -106,7 +106,7 @@ class RunStore:
             "schema_version": SCHEMA_VERSION,
             "run_id": run_id,
             "spec": spec_text,
-            "spec_sha256": _sha256(spec_text),
+            "spec_sha256": sha256(spec_text),
             "provenance": dict(provenance),
             "units": UNITS,
             "n_committed": {"train": 0, "evaluate": 0, "snapshots": 0},
@@ -151,7 +151,7 @@ class RunStore:
             )
         except Exception as error:  # whatever the file holds, it is no Zarr group
             raise StoreError(f"{path}: not a readable Zarr store: {error}") from error
-        _check_attributes(path, dict(root.attrs), run_id)
+        check_attributes(path, dict(root.attrs), run_id)
         if mode == "a":
             remove_abandoned(path)
         return cls(root, path)
@@ -191,17 +191,38 @@ class RunStore:
     def series(self, phase: Phase) -> dict[str, np.ndarray]:
         """The committed rows of one series, `step` included; StoreError if some are missing.
 
-        A store of before has no columns that came later.
+        All columns that the store has: those of before lack some.
         """
         length = self._n_committed[phase]
         for name in ALWAYS_FINITE:
             self._require_rows(f"{phase}/{name}", length)
-        names = ("step", *SERIES[phase])
-        return {
-            name: self._read(f"{phase}/{name}", length)
-            for name in names
-            if self._has_column(phase, name)
-        }
+        return {name: self._read(f"{phase}/{name}", length) for name in self._names(phase)}
+
+    def columns(self, group: str) -> dict[str, Column]:
+        """What the columns of a series are, `step` left out, or of what is "observe"d."""
+        names = [name for name in self._names(group) if name != "step"]
+        return {name: column_of(self._array(f"{group}/{name}")) for name in names}
+
+    @property
+    def observe_every(self) -> int | None:
+        """Steps of evaluation from one observation to the next; None where nothing is observed."""
+        if not (self.path / OBSERVED / "zarr.json").exists():
+            return None
+        every = self._root[OBSERVED].attrs.get(EVERY)
+        if not isinstance(every, int) or every < 1:
+            raise StoreError(f"{self.path}: {OBSERVED}/zarr.json is damaged")
+        return every
+
+    def observed(self) -> dict[str, np.ndarray]:
+        """The committed rows of what is measured now and then, `step` included; {} for nothing."""
+        every = self.observe_every
+        if every is None:
+            return {}
+        length = self._n_committed["evaluate"] // every
+        names = self._names(OBSERVED)
+        for name in names:
+            self._require_rows(f"{OBSERVED}/{name}", length)
+        return {name: self._read(f"{OBSERVED}/{name}", length) for name in names}
 
     def snapshots(self) -> tuple[np.ndarray, np.ndarray]:
         """The evaluate step and the walkers (snapshot, walker, electron, xyz) of each snapshot."""
@@ -294,12 +315,10 @@ class RunStore:
         series = {"train": commit.train, "evaluate": commit.evaluate}
         for phase, rows in series.items():
             if rows:
-                columns |= {
-                    f"{phase}/{name}": values
-                    for name, values in rows.items()
-                    if self._has_column(phase, name)
-                }
-                n_committed[phase] += _common_length(phase, rows)
+                columns |= self._by_path(phase, rows)
+                n_committed[phase] += common_length(phase, rows)
+        if self.observe_every:
+            columns |= self._observations(commit.observed or {}, n_committed["evaluate"])
         if commit.snapshots:
             steps, r = zip(*commit.snapshots, strict=True)
             columns |= {"walkers/step": np.asarray(steps), "walkers/r": np.stack(r)}
@@ -310,12 +329,38 @@ class RunStore:
             raise ValueError(f"commit beyond the planned length of {', '.join(beyond)}")
         return [partial(self._write, name, values) for name, values in columns.items()], n_committed
 
-    def _has_column(self, phase: Phase, name: str) -> bool:
-        return name not in LATER or (self.path / phase / name).exists()
+    def _by_path(self, group: str, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+        """Rows under the paths of their arrays, but those for which this store has none."""
+        names = set(self._names(group)) - {"step"}
+        if missing := names - rows.keys():
+            raise ValueError(f"{group} rows lack {sorted(missing)}, which the store has")
+        return {f"{group}/{name}": rows[name] for name in rows if name in names}
+
+    def _observations(
+        self, rows: Mapping[str, np.ndarray], n_evaluate: int
+    ) -> dict[str, np.ndarray]:
+        """Rows of what is observed, as many as are due up to a step of evaluation."""
+        due = n_evaluate // (self.observe_every or 1) - self._start(OBSERVED)
+        if (common_length(OBSERVED, rows) if rows else 0) != due:
+            raise ValueError(f"{due} observations are due at evaluate step {n_evaluate}")
+        return self._by_path(OBSERVED, rows) if rows else {}
+
+    def _names(self, group: str) -> list[str]:
+        """The arrays of a group, as they lie on the disk."""
+        if group not in self._listed:
+            there = sorted(path.parent.name for path in (self.path / group).glob("*/zarr.json"))
+            required = ("step", *(ALWAYS_FINITE if group in SERIES else ()))
+            self._listed[group] = list(dict.fromkeys((*required, *there)))
+        return self._listed[group]
+
+    def _start(self, group: str) -> int:
+        """The row of a group that the next commit begins with."""
+        if group == OBSERVED:
+            return self._n_committed["evaluate"] // (self.observe_every or 1)
+        return self._n_committed["snapshots" if group == "walkers" else group]
 
     def _write(self, name: str, values: np.ndarray) -> None:
-        group = name.split("/")[0]
-        start = self._n_committed["snapshots" if group == "walkers" else group]
+        start = self._start(name.split("/")[0])
         self._array(name)[start : start + len(values)] = values
 
     def _require_rows(self, name: str, length: int) -> None:
@@ -350,47 +395,3 @@ class RunStore:
             f"{self.path}: checkpoint {problems}; "
             f"going on from the other one, {checkpoint.phase} step {checkpoint.step}"
         )
-
-
-def _common_length(phase: Phase, rows: Mapping[str, np.ndarray]) -> int:
-    if set(rows) != set(SERIES[phase]):
-        raise ValueError(f"{phase} rows have {sorted(rows)}, expected {sorted(SERIES[phase])}")
-    lengths = {len(values) for values in rows.values()}
-    if len(lengths) > 1:
-        raise ValueError(f"{phase} columns have different lengths {sorted(lengths)}")
-    return lengths.pop()
-
-
-def _check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | None) -> None:
-    """Refuse what is no store of ours, of a newer schema, damaged, or of another run."""
-    version = attributes.get("schema_version")
-    if not isinstance(version, int) or "run_id" not in attributes:
-        raise StoreError(f"{path}: a Zarr store, but none that vmcjob wrote")
-    if version > SCHEMA_VERSION:
-        raise StoreError(
-            f"{path}: written by a newer vmcjob (schema {version}, this one reads up to "
-            f"{SCHEMA_VERSION}); upgrade vmcjob to read it"
-        )
-    if run_id is not None and attributes["run_id"] != run_id:
-        raise StoreError(f"{path}: belongs to run {attributes['run_id']}, not to {run_id}")
-    if not _are_intact(attributes):
-        raise StoreError(f"{path}: its root attributes are damaged")
-
-
-def _are_intact(attributes: Mapping[str, Any]) -> bool:
-    spec, n_committed = attributes.get("spec"), attributes.get("n_committed")
-    rollbacks = attributes.get("rollbacks", [])
-    return (
-        isinstance(spec, str)
-        and _sha256(spec) == attributes.get("spec_sha256")
-        and isinstance(n_committed, dict)
-        and set(n_committed) == {"train", "evaluate", "snapshots"}
-        and all(type(length) is int and length >= 0 for length in n_committed.values())
-        and attributes.get("active_slot", -1) in (None, 0, 1)
-        and isinstance(rollbacks, list)
-        and all(isinstance(rollback, dict) for rollback in rollbacks)
-    )
-
-
-def _sha256(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()

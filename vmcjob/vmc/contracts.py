@@ -1,6 +1,6 @@
 """The nouns that the chapters of `vmcjob.vmc` share: who calls whom with what."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
@@ -79,6 +79,7 @@ class StepInfo(NamedTuple):
     is_finite: Bool[Array, ""]  # energy, parameters and walkers, over all devices
     median: Float[Array, ""] | None = None  # local energy, hartree; where parameters move
     trust: Trust | None = None  # in the update
+    observed: Mapping[str, Array] | None = None  # by column; NaN in steps in which none is due
 
 
 @runtime_checkable

@@ -23,6 +23,7 @@ from vmcjob.vmc.contracts import (
 )
 from vmcjob.vmc.energy import make_local_energies, moments
 from vmcjob.vmc.hamiltonian import Hamiltonian
+from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
 from vmcjob.vmc.sampler import sweep, tune_width
 from vmcjob.vmc.streams import Stream, device_key, step_key
 from vmcjob.vmc.trust import shortened
@@ -70,6 +71,8 @@ class Vmc:
     min_ess: float = 0.0  # see `trust.shortened`; 0: updates are made as they are
     average_from: int | None = None  # first step whose parameters enter the average, if one is kept
     chunk_divisor: int = 1  # takes fewer walkers at a time
+    n_up: int = 0  # electrons of spin up, the first of every walker; only observables want it
+    observing: Observing = NOTHING_MORE  # what evaluation measures beside the energy
 
     @property
     def optimizer(self) -> Optimizer:
@@ -126,16 +129,27 @@ class Vmc:
         return self._measuring_step(Stream.COMPARE)
 
     def evaluate_step(self) -> Step:
-        """Sample and measure under frozen parameters and width."""
-        return self._measuring_step(Stream.EVALUATE)
+        """Sample and measure under frozen parameters and width, observables where they are due."""
+        return self._measuring_step(Stream.EVALUATE, self.observing)
 
-    def _measuring_step(self, stream: Stream) -> Step:
+    def _measuring_step(self, stream: Stream, observing: Observing = NOTHING_MORE) -> Step:
+        columns = observing.columns()
+
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
             chain, acceptance = self._sweep(state, stream, now)
-            local_energies = self._local_energies(now.setting, self._key(stream, now))
-            e_loc = local_energies(state.params, chain.r)
+            nuclei, key = now.setting, self._key(stream, now)
+            energies, observed = self._local_energies(nuclei, key), None
+            if columns:
+                given = self.hamiltonian, self.psi, nuclei, self.n_up, observing, key
+                measure = Measuring(*given, self.chunk_divisor)
+                either = when_due(observing.is_due(now.step), measure, energies, columns)
+                e_loc, own = either(state.params, chain.r)
+                observed = devices.mean(own)
+            else:
+                e_loc = energies(state.params, chain.r)
             new = state._replace(chain=chain)
-            return new, _report(new, e_loc, acceptance, chain.width)
+            info = _report(new, e_loc, acceptance, chain.width)
+            return new, info._replace(observed=observed)
 
         return self._on_all_devices(step)
 

@@ -1,0 +1,68 @@
+"""Observables in a run: measured when they are due, stored, resumed, and shown with errors."""
+
+import json
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.run.harness import (
+    HELIUM,
+    assert_same,
+    finish,
+    has_committed,
+    make_run,
+    signal_when,
+    start,
+)
+from vmcjob.observables import TABLE, columns_of
+from vmcjob.observed import quantities
+from vmcjob.spec.evaluate import ObservableName
+from vmcjob.store import RunStore
+
+NAMES = list(TABLE)
+TEXT = HELIUM.replace(
+    "[evaluate]\n", f"[evaluate]\nobservables = {json.dumps(NAMES)}\nobserve_every = 4\n"
+)
+
+
+def test_a_spec_can_name_all_that_there_are() -> None:
+    """The spec has a list of its own, for it is read where there is no NumPy."""
+    assert list(ObservableName.__args__) == NAMES
+
+
+@pytest.mark.slow
+def test_a_run_measures_all_observables(tmp_path: Path) -> None:
+    """Every fourth step of 60; nobody gets lost from a histogram; the sum of the terms is E."""
+    run = make_run(tmp_path, TEXT)
+    code, log = finish(start(run))
+    assert code == 0, log
+    store = RunStore.open(run.store_path)
+    found = store.observed()
+    np.testing.assert_array_equal(found["step"], np.arange(4, 61, 4))
+    assert found.keys() - {"step"} == columns_of(NAMES).keys()
+    for name, column in columns_of(NAMES).items():
+        assert found[name].shape == (15, *column.shape)
+        assert np.isfinite(found[name]).all()
+    for name, count in [("density_radial", 2), ("density_axial", 2), ("pairs_radial", 1)]:
+        np.testing.assert_allclose(found[name].sum(axis=1), count, rtol=1e-6)
+    terms = sum(found[name] for name in ("kinetic", "v_ee", "v_en", "v_nn"))
+    energies = store.series("evaluate")["energy"][found["step"] - 1]
+    np.testing.assert_allclose(terms, energies, rtol=1e-4)
+    virial = quantities(run.store_path)["virial"].estimates[0]
+    assert 0.5 < virial.mean < 4.0
+    assert virial.error > 0.0
+    assert sum(1 for path in run.store_path.rglob("*") if path.is_file()) < 300
+
+
+@pytest.mark.slow
+def test_an_interrupted_run_observes_what_an_uninterrupted_one_does(tmp_path: Path) -> None:
+    """Commits and stops fall anywhere between two observations; no bit changes."""
+    text = TEXT.replace(json.dumps(NAMES), '["components", "r2"]')
+    run, other = make_run(tmp_path / "one", text), make_run(tmp_path / "two", text)
+    signal_when(start(run), signal.SIGTERM, has_committed(run, "evaluate", 5))
+    for each in (run, other):
+        code, log = finish(start(each))
+        assert code == 0, log
+    assert_same(*(RunStore.open(each.store_path).observed() for each in (run, other)))

@@ -1,0 +1,122 @@
+"""A store says itself what it holds: columns of any shape, of any release."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from vmcjob.columns import Axis, Column
+from vmcjob.store import Checkpoint, Commit, Layout, RunStore, extend
+from vmcjob.store.layout import SERIES
+
+PAIR = Column("bohr^-3", "a histogram", (Axis("bin", 4, "bohr", (0.0, 1.0, 2.0)),))
+PLAIN = Column("1", "a number")
+DAMPING = Column("1", "damping")
+EVERY = 3
+
+
+def create(path: Path, n_evaluate: int = 10) -> RunStore:
+    """A store whose optimizer tells its damping, and whose evaluation observes two things."""
+    layout = Layout(
+        n_train=2,
+        n_evaluate=n_evaluate,
+        n_walkers=4,
+        n_electrons=1,
+        n_snapshots=0,
+        more_train={"damping": DAMPING},
+        observed={"pair": PAIR, "plain": PLAIN},
+        observe_every=EVERY,
+    )
+    return RunStore.create(path, run_id="x-1", spec_text="", provenance={}, layout=layout)
+
+
+def evaluate_rows(first: int, last: int) -> dict[str, np.ndarray]:
+    return {name: np.arange(first, last, dtype=float) for name in SERIES["evaluate"]}
+
+
+def observed_rows(first: int, last: int) -> dict[str, np.ndarray]:
+    """Of the observations `first` to `last` − 1."""
+    plain = np.arange(first, last, dtype=float)
+    return {"pair": plain[:, None] + np.arange(4), "plain": plain}
+
+
+def filled(path: Path) -> RunStore:
+    """Ten steps of evaluation in two commits, that fall between observations."""
+    store = create(path)
+    train = {name: np.ones(2) for name in (*SERIES["train"], "damping")}
+    ends = Checkpoint("evaluate", 4, {}), Checkpoint("evaluate", 10, {})
+    store.commit(
+        Commit(
+            checkpoint=ends[0],
+            train=train,
+            evaluate=evaluate_rows(0, 4),
+            observed=observed_rows(0, 1),
+        )
+    )
+    store.commit(
+        Commit(checkpoint=ends[1], evaluate=evaluate_rows(4, 10), observed=observed_rows(1, 3))
+    )
+    return store
+
+
+def test_columns_of_any_shape_come_back_with_their_meaning(tmp_path: Path) -> None:
+    """Every third step of ten: three rows, whatever the commits; their meaning beside them."""
+    filled(tmp_path / "run.zarr")
+    store = RunStore.open(tmp_path / "run.zarr")
+    assert store.columns("observe") == {"pair": PAIR, "plain": PLAIN}
+    assert store.columns("train")["damping"] == DAMPING
+    found = store.observed()
+    np.testing.assert_array_equal(found["step"], [3, 6, 9])
+    for name, values in observed_rows(0, 3).items():
+        np.testing.assert_array_equal(found[name], values)
+
+
+def test_a_longer_store_keeps_them(tmp_path: Path) -> None:
+    """`resume --more-steps` goes on from a copy."""
+    extend(
+        filled(tmp_path / "run.zarr"),
+        tmp_path / "longer.zarr",
+        run_id="x-2",
+        spec_text="",
+        n_evaluate=20,
+        n_snapshots=0,
+    )
+    store = RunStore.open(tmp_path / "longer.zarr", "a")
+    assert store.columns("observe") == {"pair": PAIR, "plain": PLAIN}
+    store.commit(
+        Commit(
+            checkpoint=Checkpoint("evaluate", 12, {}),
+            evaluate=evaluate_rows(10, 12),
+            observed=observed_rows(3, 4),
+        )
+    )
+    found = store.observed()
+    np.testing.assert_array_equal(found["step"], [3, 6, 9, 12])
+    np.testing.assert_array_equal(found["plain"], [0, 1, 2, 3])
+
+
+def test_a_column_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    """No error, and no column of NaN: a store of before had never heard of it."""
+    store = filled(tmp_path / "run.zarr")
+    for path in sorted((tmp_path / "run.zarr" / "train" / "median").rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    reader = RunStore.open(store.path)
+    assert "median" not in reader.series("train")
+    assert "ess" in reader.series("train")
+
+
+def test_rows_that_a_store_waits_for_must_come(tmp_path: Path) -> None:
+    """A column left out, and an observation that is due, would be NaN for ever."""
+    store = create(tmp_path / "run.zarr")
+    rows = evaluate_rows(0, 4)
+    with pytest.raises(ValueError, match="1 observations are due at evaluate step 4"):
+        store.commit(
+            Commit(
+                checkpoint=Checkpoint("evaluate", 4, {}),
+                evaluate=rows,
+                observed=observed_rows(0, 2),
+            )
+        )
+    del rows["energy"]
+    with pytest.raises(ValueError, match="evaluate rows lack \\['energy'\\]"):
+        store.commit(Commit(checkpoint=Checkpoint("evaluate", 4, {}), evaluate=rows))

@@ -1,0 +1,164 @@
+"""Observables against states whose moments are known exactly."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from tests.oracles import hydrogenic_1s, hydrogenic_2pz
+from tests.wavefunctions import unsigned
+from vmcjob.observables import Quantity, make
+from vmcjob.stats import estimate, estimate_function
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi, SignedWaveFunction
+from vmcjob.vmc.hamiltonian import molecular_hamiltonian
+from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.observing import Observing
+
+pytestmark = pytest.mark.usefixtures("float64")
+STEPS = 400
+
+
+def observe(
+    psi: SignedWaveFunction,
+    nuclei: list[tuple[float, float, float, float]],
+    n_up: int,
+    n_down: int,
+    names: tuple[str, ...],
+) -> dict[str, Quantity]:
+    """All quantities of a wave function; nuclei as x, y, z and charge."""
+    table = jnp.array(nuclei, float)
+    vmc = Vmc(
+        psi=psi,
+        hamiltonian=molecular_hamiltonian(),
+        nuclei=Nuclei(table[:, :3], table[:, 3]),
+        make_optimizer=lambda log_psi, local_energies: NotImplemented,
+        seed=0,
+        moves=5,
+        target_acceptance=0.5,
+        n_up=n_up,
+        observing=Observing(make(names)),
+    )
+    r = jax.random.normal(jax.random.key(0), (512, n_up + n_down, 3)) + table[0, :3]
+    chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.8)))
+    state = LoopState(devices.replicate(jnp.zeros(())), None, chain)
+    for step, n_steps in ((vmc.equilibrate_step(), 30), (vmc.evaluate_step(), STEPS)):
+        rows = []
+        for done in iterate(step, state, 0, n_steps):
+            state = done.state
+            rows.append(done.info)
+    infos = [devices.unreplicate(row) for row in rows]
+    series = {name: np.array([i.observed[name] for i in infos]) for name in infos[0].observed}
+    return {name: q for one in make(names) for name, q in one.estimate(series).items()}
+
+
+def assert_is(quantity: Quantity, exact: object, tolerance: float) -> None:
+    """Within three error bars and the tolerance, which some error bars are well below."""
+    off = np.abs(quantity.means() - np.asarray(exact))
+    assert (off <= 3.0 * quantity.errors() + 1e-9).all()
+    assert (off <= tolerance).all()
+
+
+def test_the_hydrogen_atom() -> None:
+    """⟨r²⟩ = 3, T = ½, V = −1, −V/T = 2, no moments; one electron, wherever it is."""
+    names = ("components", "r2", "dipole", "density", "pairs", "spin")
+    found = observe(unsigned(hydrogenic_1s(1.0)), [(0, 0, 0, 1)], 1, 0, names)
+    assert_is(found["r2"], 3.0, 0.04)
+    assert_is(found["kinetic"], 0.5, 0.01)
+    assert_is(found["potential"], -1.0, 0.01)
+    assert_is(found["virial"], 2.0, 0.02)
+    assert_is(found["dipole"], [0.0, 0.0, 0.0], 0.03)
+    assert_is(found["s2"], 0.75, 1e-12)
+    for name in ("density_radial", "density_axial"):
+        np.testing.assert_allclose(found[name].means().sum(), 1.0, rtol=1e-12)
+    np.testing.assert_array_equal(found["pairs_radial"].means(), 0.0)
+    centre = found["density"].means()[9]  # 0.9 to 1.0 bohr
+    np.testing.assert_allclose(centre, np.exp(-1.9) / np.pi, rtol=0.05)
+
+
+def test_an_ion_off_the_origin_has_a_dipole_moment() -> None:
+    """He+ at z = 1: 2 · 1 − 1, for the moment of an ion depends on where the origin is."""
+
+    def psi(params: None, r: Array, nuclei: Nuclei) -> Psi:
+        return unsigned(hydrogenic_1s(2.0))(params, r - nuclei.positions[0], nuclei)
+
+    found = observe(psi, [(0, 0, 1, 2)], 1, 0, ("dipole",))
+    assert_is(found["dipole"], [0.0, 0.0, 1.0], 0.02)
+    assert_is(found["dipole_length"], 1.0, 0.02)
+
+
+def test_the_quadrupole_moment_of_2p() -> None:
+    """⟨z²⟩ = 18 and ⟨r²⟩ = 30 in 2p_z: Q_zz = −12 and Q_xx = Q_yy = 6."""
+    found = observe(unsigned(hydrogenic_2pz(1.0)), [(0, 0, 0, 1)], 1, 0, ("quadrupole",))
+    assert_is(found["quadrupole"], np.diag([6.0, 6.0, -12.0]), 1.5)
+
+
+def two_electrons(sign: float) -> Callable[..., Psi]:
+    """1s(1) 2s(2) ± 2s(1) 1s(2), of unlike spins: a singlet, or a triplet."""
+
+    def psi(params: None, r: Array, nuclei: Nuclei) -> Psi:
+        d = jnp.linalg.norm(r, axis=-1)
+        inner, outer = jnp.exp(-2.0 * d), (1.0 - d) * jnp.exp(-d)
+        value = inner[0] * outer[1] + sign * outer[0] * inner[1]
+        return Psi(jnp.sign(value), jnp.log(jnp.abs(value)))
+
+    return psi
+
+
+@pytest.mark.parametrize(("sign", "exact"), [(1.0, 0.0), (-1.0, 2.0)])
+def test_the_spin_of_two_electrons(sign: float, exact: float) -> None:
+    """At every single walker. Without the sign of ψ, both would be singlets."""
+    found = observe(two_electrons(sign), [(0, 0, 0, 2)], 1, 1, ("spin",))
+    np.testing.assert_allclose(found["s2"].means(), exact, atol=1e-9)
+
+
+def test_the_spin_of_a_doublet() -> None:
+    """1s² 2s: ¾ on average, and at no walker by itself."""
+
+    def psi(params: None, r: Array, nuclei: Nuclei) -> Psi:
+        d = jnp.linalg.norm(r, axis=-1)
+        inner, outer = jnp.exp(-3.0 * d), (1.0 - d) * jnp.exp(-d)
+        value = (inner[0] * outer[1] - outer[0] * inner[1]) * inner[2]
+        return Psi(jnp.sign(value), jnp.log(jnp.abs(value)))
+
+    assert_is(observe(psi, [(0, 0, 0, 3)], 2, 1, ("spin",))["s2"], 0.75, 0.02)
+
+
+def test_error_bars_of_a_ratio_cover_as_they_should() -> None:
+    """The virial ratio of exp(−0.8 r) is 2/0.8; 100 short runs, of which two thirds should hold it.
+
+    T = −α²/2 + α/r and V = −1/r of Metropolis chains, one per run: correlated with themselves and
+    with each other. As of independent numbers, numerator's and denominator's errors would be far
+    too large; without correlation times, all too small.
+    """
+    alpha, rng = 0.8, np.random.default_rng(0)
+    r = rng.normal(size=(100, 64, 3)) / alpha
+    kinetic, potential = [], []
+    for step in range(460):
+        new = r + 0.9 * rng.normal(size=r.shape)
+        log_ratio = -2.0 * alpha * (np.linalg.norm(new, axis=-1) - np.linalg.norm(r, axis=-1))
+        accept = np.log(rng.uniform(size=log_ratio.shape)) < log_ratio
+        r = np.where(accept[..., None], new, r)
+        if step >= 60:
+            inverse = (1.0 / np.linalg.norm(r, axis=-1)).mean(axis=1)
+            kinetic.append(-0.5 * alpha**2 + alpha * inverse)
+            potential.append(-inverse)
+    pairs = zip(np.array(potential).T, np.array(kinetic).T, strict=True)
+    found = [estimate_function(lambda v, t: -v / t, v, t) for v, t in pairs]
+    hits = sum(abs(one.mean - 2.0 / alpha) < one.error for one in found)
+    assert 60 <= hits <= 75
+    spread = np.std([one.mean for one in found])
+    np.testing.assert_allclose(np.mean([one.error for one in found]), spread, rtol=0.25)
+
+
+def test_a_function_of_a_vector_is_estimated_without_its_bias() -> None:
+    """|⟨x⟩|² of n normal numbers in three dimensions is too large by 3/n; and a mean is a mean."""
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(400, 200, 3))
+    square = [estimate_function(lambda m: (m**2).sum(axis=-1), one).mean for one in x]
+    assert abs(np.mean(square)) < 4.0 * np.std(square) / 20.0
+    one = x[0, :, 0]
+    assert estimate_function(lambda m: m, one).mean == pytest.approx(estimate(one).mean)

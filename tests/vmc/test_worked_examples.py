@@ -1,0 +1,135 @@
+"""New physics from this file alone: a wave function, a term, an observable and an optimizer.
+
+Two electrons that do not repel each other, in a harmonic trap: E = 3ω for ψ = exp(−ω Σ r²/2).
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from vmcjob.columns import Axis, Column
+from vmcjob.observables import Observable, Quantity, means
+from vmcjob.stats import estimate
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Nuclei, Psi, UpdateInfo
+from vmcjob.vmc.hamiltonian import Hamiltonian, Kinetic
+from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.observing import Observing, Sample
+
+OMEGA = 0.7  # hartree
+EVERY = 5
+NO_NUCLEI = Nuclei(jnp.zeros((0, 3)), jnp.zeros(0))
+
+
+def gaussian(a: Array, r: Array, nuclei: Nuclei) -> Psi:
+    """A toy ansatz of one parameter: exp(−a Σ r²/2)."""
+    del nuclei
+    return Psi(jnp.ones((), r.dtype), -0.5 * a * jnp.sum(r**2))
+
+
+def trap(psi: Any, params: Any, r: Array, nuclei: Nuclei, key: Array) -> Array:
+    """A term: ½ ω² Σ r²."""
+    del psi, params, nuclei, key
+    return 0.5 * OMEGA**2 * jnp.sum(r**2)
+
+
+class SquaredCoordinates:
+    """A vector observable: Σ x², Σ y², Σ z²."""
+
+    columns: Mapping[str, Column] = {
+        "squares": Column("bohr^2", "sums of squared coordinates", (Axis("xyz", 3),))
+    }
+
+    def measure(self, sample: Sample) -> dict[str, Array]:
+        return {"squares": jnp.sum(sample.r**2, axis=0)}
+
+    def estimate(self, series: Mapping[str, np.ndarray]) -> dict[str, Quantity]:
+        return means(self.columns, series)
+
+
+@dataclass(frozen=True)
+class Descent:
+    """An optimizer: half a step of Newton's down the gradient of the energy."""
+
+    log_psi: LogPsi
+
+    def init(self, params: Array) -> Array:
+        return jnp.zeros_like(params)
+
+    def update(
+        self, params: Array, state: Array, r: Array, e_loc: Array, step: Array
+    ) -> tuple[Array, Array, UpdateInfo]:
+        del step
+        scores = jax.vmap(jax.grad(self.log_psi), (None, 0))(params, r)
+        mean = devices.mean(jnp.mean(e_loc))
+        gradient = 2.0 * devices.mean(jnp.mean((e_loc - mean) * scores))
+        delta = -0.2 * gradient
+        zero = jnp.zeros(())
+        return params + delta, state, UpdateInfo(jnp.abs(gradient), jnp.abs(delta), zero, zero)
+
+
+def make_trapped_electrons() -> tuple[Vmc, LoopState]:
+    """Not yet trained: a is twice what it should be."""
+    vmc = Vmc(
+        psi=gaussian,
+        hamiltonian=Hamiltonian({"kinetic": Kinetic(), "trap": trap}),
+        nuclei=NO_NUCLEI,
+        make_optimizer=lambda log_psi, local_energies: Descent(log_psi),
+        seed=0,
+        moves=5,
+        target_acceptance=0.5,
+        observing=Observing((SquaredCoordinates(),), EVERY),
+    )
+    r = jax.random.normal(jax.random.key(0), (256, 2, 3))
+    chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.7, r.dtype)))
+    a = jnp.asarray(2.0 * OMEGA)
+    return vmc, LoopState(devices.replicate(a), devices.replicate(vmc.optimizer.init(a)), chain)
+
+
+@pytest.mark.usefixtures("float64")
+def test_electrons_in_a_trap_are_trained_and_observed() -> None:
+    """E = 3ω with no variance, ⟨x²⟩ = 1/2ω for each electron; observed in every fifth step."""
+    vmc, state = make_trapped_electrons()
+    assert isinstance(vmc.observing.observables[0], Observable)
+    for done in iterate(vmc.train_step(), state, 0, 150):
+        state = done.state
+    np.testing.assert_allclose(devices.unreplicate(state.params), OMEGA, rtol=1e-4)
+    infos = []
+    for done in iterate(vmc.evaluate_step(), state, 0, 500):
+        state = done.state
+        infos.append(devices.unreplicate(done.info))
+    np.testing.assert_allclose([info.energy for info in infos], 3.0 * OMEGA, rtol=1e-4)
+    rows = np.array([info.observed["squares"] for info in infos])
+    is_due = np.arange(1, 501) % EVERY == 0
+    np.testing.assert_array_equal(np.isfinite(rows).all(axis=1), is_due)
+    found = SquaredCoordinates().estimate({"squares": rows[is_due]})["squares"]
+    assert (np.abs(found.means() - 1.0 / OMEGA) < 4.0 * found.errors()).all()
+    assert (found.errors() < 0.05).all()
+
+
+@pytest.mark.usefixtures("float64")
+def test_a_term_that_draws_has_numbers_of_its_own_for_every_walker_and_step() -> None:
+    """Noise of mean 0 and variance 1, the same if a step is repeated, and on other devices."""
+
+    def noise(psi: Any, params: Any, r: Array, nuclei: Nuclei, key: Array) -> Array:
+        del psi, params, nuclei
+        return jax.random.normal(key, (), r.dtype)
+
+    vmc, state = make_trapped_electrons()
+    noisy = replace(vmc, hamiltonian=Hamiltonian({"noise": noise}))
+    step = noisy.evaluate_step()
+    energies, variances = [], []
+    for index in (0, 1, 1):
+        copy = jax.tree.map(jnp.copy, state)
+        info = devices.unreplicate(step(copy, jnp.asarray(index))[1])
+        energies.append(float(info.energy))
+        variances.append(float(info.variance))
+    assert energies[1] == energies[2] != energies[0]
+    assert abs(estimate(np.array(energies[:2])).mean) < 4.0 / (2 * 256) ** 0.5
+    np.testing.assert_allclose(variances, 1.0, atol=0.4)

@@ -1,0 +1,60 @@
+"""What runs have measured beside the energy, for people and for programs."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from vmcjob.cli.columns import TableColumn, make_table
+from vmcjob.cli.screen import put, put_table, say
+from vmcjob.cli.text import Cell, format_energy
+
+if TYPE_CHECKING:
+    from vmcjob.aggregate import Table
+    from vmcjob.observed import Observation
+    from vmcjob.stats import Estimate
+    from vmcjob.status import Row
+
+
+class ObservationLine(NamedTuple):
+    """A number that was measured, as a line of a table."""
+
+    observation: "Observation"
+    name: str
+    estimate: "Estimate"
+
+
+COLUMNS: "list[TableColumn[ObservationLine]]" = [
+    TableColumn("name", lambda line: line.observation.row),
+    TableColumn("observable", lambda line: line.name),
+    TableColumn(
+        "value", lambda line: format_energy(line.estimate.mean, line.estimate.error), "point"
+    ),
+    TableColumn("unit", lambda line: line.observation.quantity.units),
+    TableColumn("n_eff", lambda line: f"{line.estimate.n_eff:.0f}", "right", rank=2),
+    TableColumn("what", lambda line: Cell(line.observation.quantity.long_name, "dim"), rank=1),
+]
+
+
+def read_observations(table: "Table", runs: "Mapping[str, Row]") -> "list[Observation]":
+    """What the runs of every row have measured beside the energy."""
+    from vmcjob.observed import observe
+
+    found = []
+    for row in table.rows:
+        found += observe(row.name, [runs[run_id].run.store_path for run_id in row.run_ids])
+    return found
+
+
+def show_observations(measured: "Sequence[Observation]") -> None:
+    """A line for each number and each element of a small array; larger ones are for --json."""
+    if not measured:
+        return
+    from vmcjob.observed import MAX_SHOWN
+
+    small = [one for one in measured if len(one.quantity.estimates) <= MAX_SHOWN]
+    lines = [ObservationLine(one, *element) for one in small for element in one.elements()]
+    if lines:
+        put("")
+        put_table(*make_table(COLUMNS, lines))
+    if large := [one for one in measured if one not in small]:
+        names = ", ".join(dict.fromkeys(one.name for one in large))
+        say(f"too large for a table, in --json: {names}", "dim")

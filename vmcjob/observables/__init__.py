@@ -1,0 +1,66 @@
+"""What can be measured beside the energy, by the names that a spec gives: no JAX is imported here.
+
+The half of an observable that runs on devices is written with the operators of whatever arrays it
+is handed, so that results can be read where there is no JAX.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from vmcjob.columns import Column
+from vmcjob.observables.components import MOLECULAR, Components
+from vmcjob.observables.contracts import Observable, Quantity, Series, means
+from vmcjob.observables.energy import Energy
+from vmcjob.observables.histograms import Density, PairDistances
+from vmcjob.observables.multipoles import Dipole, Quadrupole, SquaredRadius
+from vmcjob.observables.spin import SquaredSpin
+
+TABLE: dict[str, Callable[[], Observable]] = {
+    "components": lambda: Components(MOLECULAR),
+    "dipole": Dipole,
+    "quadrupole": Quadrupole,
+    "r2": SquaredRadius,
+    "spin": SquaredSpin,
+    "density": Density,
+    "pairs": PairDistances,
+}
+"""By name, what makes it; those of a spec's `evaluate.observables`."""
+
+
+def make(names: Iterable[str]) -> tuple[Observable, ...]:
+    """The observables of a spec."""
+    return tuple(TABLE[name]() for name in names)
+
+
+def columns_of(names: Iterable[str]) -> dict[str, Column]:
+    """What they write."""
+    return {name: column for one in make(names) for name, column in one.columns.items()}
+
+
+def estimate_all(columns: Mapping[str, Column], series: Series) -> dict[str, Quantity]:
+    """All quantities that known observables make of a series, and the means of other columns."""
+    found: dict[str, Quantity] = {}
+    left = dict(columns)
+    for one in make(TABLE):
+        if one.columns.keys() <= columns.keys():
+            found |= one.estimate(series)
+            left = {name: column for name, column in left.items() if name not in one.columns}
+    return found | means(left, series)
+
+
+__all__ = [
+    "TABLE",
+    "Components",
+    "Density",
+    "Dipole",
+    "Energy",
+    "Observable",
+    "PairDistances",
+    "Quadrupole",
+    "Quantity",
+    "SquaredRadius",
+    "SquaredSpin",
+    "columns_of",
+    "estimate_all",
+    "make",
+    "means",
+]

@@ -1,0 +1,26 @@
+"""The first observable of all: the energy."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from vmcjob.columns import Column
+from vmcjob.observables.contracts import Quantity, Series
+from vmcjob.stats import estimate
+
+if TYPE_CHECKING:
+    from vmcjob.vmc.observing import Observed, Sample
+
+
+class Energy:
+    """The local energy (an `Observable`); measured in every step, whatever else is."""
+
+    columns: Mapping[str, Column] = {"energy": Column("hartree", "energy")}
+
+    def measure(self, sample: "Sample") -> "Observed":
+        """Of one walker."""
+        return {"energy": sample.local.total}
+
+    def estimate(self, series: Series) -> dict[str, Quantity]:
+        """With the variance of the local energy, if there is one, which unmasks stuck walkers."""
+        found = estimate(series["energy"], variance=series.get("variance"))
+        return {"energy": Quantity("hartree", "energy", (), (found,))}

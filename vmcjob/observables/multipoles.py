@@ -1,0 +1,77 @@
+"""Where the charges are: dipole and quadrupole moment, and the size of the electrons' cloud."""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from vmcjob.columns import Axis, Column
+from vmcjob.observables.contracts import Quantity, Series, means
+from vmcjob.stats import estimate_function
+
+if TYPE_CHECKING:
+    from vmcjob.vmc.observing import Observed, Sample
+
+
+class Dipole:
+    """Σ_I Z_I R_I − Σ_i r_i, about the origin of coordinates (an `Observable`).
+
+    Of an ion it depends on that origin.
+    """
+
+    columns: Mapping[str, Column] = {
+        "dipole": Column("e bohr", "dipole moment about the origin", (Axis("xyz", 3),))
+    }
+
+    def measure(self, sample: "Sample") -> "Observed":
+        """Of one walker."""
+        nuclear = sample.nuclei.charges @ sample.nuclei.positions
+        return {"dipole": nuclear - sample.r.sum(axis=0)}
+
+    def estimate(self, series: Series) -> dict[str, Quantity]:
+        """The vector and its length."""
+        length = estimate_function(lambda d: np.linalg.norm(d, axis=-1), series["dipole"])
+        found = {"dipole_length": Quantity("e bohr", "length of the dipole moment", (), (length,))}
+        return means(self.columns, series) | found
+
+
+class Quadrupole:
+    """Σ q (3 x_a x_b − |x|² δ_ab) / 2 of all charges, about the origin (an `Observable`)."""
+
+    columns: Mapping[str, Column] = {
+        "quadrupole": Column(
+            "e bohr^2",
+            "traceless quadrupole moment about the origin",
+            (Axis("xyz", 3), Axis("xyz2", 3)),
+        )
+    }
+
+    def measure(self, sample: "Sample") -> "Observed":
+        """Of one walker."""
+
+        def squares(x):
+            square = (x**2).sum(axis=-1)[:, None, None] * np.eye(3, dtype=x.dtype)
+            return 1.5 * x[:, :, None] * x[:, None, :] - 0.5 * square
+
+        nuclear = sample.nuclei.charges[:, None, None] * squares(sample.nuclei.positions)
+        return {"quadrupole": nuclear.sum(axis=0) - squares(sample.r).sum(axis=0)}
+
+    def estimate(self, series: Series) -> dict[str, Quantity]:
+        """See `Observable`."""
+        return means(self.columns, series)
+
+
+class SquaredRadius:
+    """Σ_i r_i², about the origin (an `Observable`)."""
+
+    columns: Mapping[str, Column] = {
+        "r2": Column("bohr^2", "sum of the electrons' squared distances from the origin")
+    }
+
+    def measure(self, sample: "Sample") -> "Observed":
+        """Of one walker."""
+        return {"r2": (sample.r**2).sum()}
+
+    def estimate(self, series: Series) -> dict[str, Quantity]:
+        """See `Observable`."""
+        return means(self.columns, series)

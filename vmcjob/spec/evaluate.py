@@ -1,0 +1,50 @@
+"""What a spec says about evaluation: how long it is, and what it measures."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, Final, Literal
+
+from vmcjob.document import Before, Clash, between
+
+MAX_STEPS: Final = 10_000_000
+"""Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
+
+ObservableName = Literal["components", "dipole", "quadrupole", "r2", "spin", "density", "pairs"]
+"""Those of `vmcjob.observables.TABLE`, which is not read here: it wants NumPy."""
+
+
+@dataclass(frozen=True)
+class Evaluate:
+    """The series that the result comes from: frozen parameters, frozen width."""
+
+    steps: Annotated[int, between(0, MAX_STEPS), "measurements of the energy"] = 1000
+    warmup: Annotated[int, between(0, MAX_STEPS), "sweeps before the first measurement"] = 100
+    parameters: Annotated[
+        Literal["best", "average", "last"],
+        "of the last step, their average over the end of training, or the better of both",
+        Before("last"),
+    ] = "best"
+    observables: Annotated[
+        tuple[ObservableName, ...], "measured beside the energy, by name", Before(())
+    ] = ()
+    observe_every: Annotated[
+        int,
+        between(1, MAX_STEPS),
+        "steps from one measurement of observables to the next",
+        Before(10),
+    ] = 10
+
+    def clashes(self) -> Iterator[Clash]:
+        """Observables named twice, or measured less often than there are steps."""
+        for place, name in enumerate(self.observables):
+            if name in self.observables[:place]:
+                yield Clash(("observables",), f"{name} is there already", (place,))
+        if self.observables and self.steps < self.observe_every:
+            message = (
+                f"in {self.steps} steps, observables that are measured every {self.observe_every} "
+                "steps would never be; take more steps, or a smaller observe_every"
+            )
+            yield Clash(("observe_every", "steps", "observables"), message)
+
+
+DEFAULT_EVALUATE: Final = Evaluate()

@@ -1,0 +1,45 @@
+"""The root attributes of a store: whether they are ours, whole, and of the run that is meant."""
+
+import hashlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from vmcjob.errors import StoreError
+from vmcjob.store.layout import SCHEMA_VERSION
+
+
+def check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | None) -> None:
+    """Refuse what is no store of ours, of a newer schema, damaged, or of another run."""
+    version = attributes.get("schema_version")
+    if not isinstance(version, int) or "run_id" not in attributes:
+        raise StoreError(f"{path}: a Zarr store, but none that vmcjob wrote")
+    if version > SCHEMA_VERSION:
+        raise StoreError(
+            f"{path}: written by a newer vmcjob (schema {version}, this one reads up to "
+            f"{SCHEMA_VERSION}); upgrade vmcjob to read it"
+        )
+    if run_id is not None and attributes["run_id"] != run_id:
+        raise StoreError(f"{path}: belongs to run {attributes['run_id']}, not to {run_id}")
+    if not _are_intact(attributes):
+        raise StoreError(f"{path}: its root attributes are damaged")
+
+
+def _are_intact(attributes: Mapping[str, Any]) -> bool:
+    spec, n_committed = attributes.get("spec"), attributes.get("n_committed")
+    rollbacks = attributes.get("rollbacks", [])
+    return (
+        isinstance(spec, str)
+        and sha256(spec) == attributes.get("spec_sha256")
+        and isinstance(n_committed, dict)
+        and set(n_committed) == {"train", "evaluate", "snapshots"}
+        and all(type(length) is int and length >= 0 for length in n_committed.values())
+        and attributes.get("active_slot", -1) in (None, 0, 1)
+        and isinstance(rollbacks, list)
+        and all(isinstance(rollback, dict) for rollback in rollbacks)
+    )
+
+
+def sha256(text: str) -> str:
+    """Digest of a text, in hexadecimal."""
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,142 @@
+"""Measuring more than the energy: what is handed to observables, and their means over walkers."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Float
+
+from vmcjob import fwdlap
+from vmcjob.columns import Column
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
+from vmcjob.vmc.hamiltonian import Hamiltonian, LocalEnergy
+from vmcjob.vmc.streams import Share, walker_key
+from vmcjob.vmc.wavefunction import ratio
+
+Observed = Mapping[str, Array]
+"""By column, what was measured; of one walker, or its mean over all."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """All that is known of one walker when an observable is measured."""
+
+    psi: SignedWaveFunction
+    params: Params
+    r: Float[Array, "elec 3"]  # bohr
+    nuclei: Nuclei
+    n_up: int  # the first electrons of `r`
+    local: LocalEnergy  # with its terms, and ∇log|ψ| and ∇²log|ψ|
+    key: Array  # this walker's and this observable's own in every step
+
+    def ratios(self, others: Float[Array, "some elec 3"]) -> Float[Array, " some"]:
+        """ψ(r′) / ψ(r) of other places of the same electrons, sign and all."""
+
+        def of_one(other: Float[Array, "elec 3"]) -> Float[Array, ""]:
+            return ratio(self.psi, self.params, other, self.r, self.nuclei)
+
+        return jax.vmap(of_one)(others)
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """The half of an observable that runs on devices."""
+
+    @property
+    def columns(self) -> Mapping[str, Column]:
+        """What it writes."""
+        ...
+
+    def measure(self, sample: Sample) -> Observed:
+        """Its columns of one walker, each of the shape that it was declared with."""
+        ...
+
+
+@dataclass(frozen=True)
+class Observing:
+    """Which observables are measured, and in which steps of evaluation."""
+
+    observables: Sequence[Measured] = ()
+    every: int = 1  # in steps
+
+    def is_due(self, step: Array) -> Array:
+        """Whether they are measured in a step, counted from 0."""
+        return (step + 1) % self.every == 0
+
+    def columns(self) -> dict[str, Column]:
+        """Of all of them."""
+        return {name: c for one in self.observables for name, c in one.columns.items()}
+
+    def measure(self, sample: Sample) -> dict[str, Array]:
+        """All columns of one walker, in its own precision."""
+        found = {}
+        for number, one in enumerate(self.observables):
+            key = jax.random.fold_in(sample.key, number)
+            found |= one.measure(replace(sample, key=key))
+        return {name: jnp.asarray(value, sample.r.dtype) for name, value in found.items()}
+
+
+NOTHING_MORE: Final = Observing()
+"""The energy alone."""
+
+
+@dataclass(frozen=True)
+class Measuring:
+    """Local energies of a batch, and with them what is observed; inside pmap.
+
+    Args:
+        hamiltonian, psi, nuclei: whose energies.
+        n_up: electrons of spin up, the first of every walker.
+        observing: what else is measured.
+        key: of the step.
+        chunk_divisor: takes fewer walkers at a time.
+    """
+
+    hamiltonian: Hamiltonian
+    psi: SignedWaveFunction
+    nuclei: Nuclei
+    n_up: int
+    observing: Observing
+    key: Array
+    chunk_divisor: int = 1
+
+    def __call__(
+        self, params: Params, r: Float[Array, "walker elec 3"]
+    ) -> tuple[Float[Array, " walker"], dict[str, Array]]:
+        """Of this device's walkers: local energies in hartree, and means of what is observed."""
+
+        def of_one(r: Float[Array, "elec 3"], walker: Array) -> tuple[Array, dict[str, Array]]:
+            own = walker_key(self.key, Share.HAMILTONIAN, walker)
+            local = self.hamiltonian.local_energy(self.psi, params, r, self.nuclei, own)
+            other = walker_key(self.key, Share.OBSERVABLES, walker)
+            sample = Sample(self.psi, params, r, self.nuclei, self.n_up, local, other)
+            return local.total, self.observing.measure(sample)
+
+        batch = fwdlap.over_walkers(of_one, chunk_divisor=self.chunk_divisor)
+        e_loc, observed = batch(r, devices.own_walkers(len(r)))
+        return e_loc, {name: jnp.mean(values, axis=0) for name, values in observed.items()}
+
+
+def when_due(
+    is_due: Array,
+    measure: Callable[[Params, Array], tuple[Array, dict[str, Array]]],
+    energies: Callable[[Params, Array], Array],
+    columns: Mapping[str, Column],
+) -> Callable[[Params, Array], tuple[Array, dict[str, Array]]]:
+    """Local energies in any step, and with them what is observed where it is due, else NaN."""
+
+    def either(params: Params, r: Array) -> tuple[Array, dict[str, Array]]:
+        def unobserved(params: Params, r: Array) -> tuple[Array, dict[str, Array]]:
+            nothing = {n: jnp.full(c.shape, jnp.nan, r.dtype) for n, c in columns.items()}
+            return energies(params, r), nothing
+
+        def observed(params: Params, r: Array) -> tuple[Array, dict[str, Array]]:
+            return measure(params, r)
+
+        return jax.lax.cond(is_due, observed, unobserved, params, r)
+
+    return either
