@@ -50,7 +50,8 @@ def plot(
 ) -> None:
     """Draw how runs converged, or the curve of a sweep.
 
-    A picture for each run: its training, and how sure the energy of its evaluation is. Ends with exit code 3 when a run could not be drawn.
+    A picture for each run: its training, and how sure the energy of its evaluation is. Ends with
+    exit code 3 when a run could not be drawn.
     """
     if compare and curve:
         raise UsageError("--compare and --curve are two pictures; choose one")
