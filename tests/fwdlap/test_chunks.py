@@ -37,7 +37,7 @@ def test_chunks_follow_the_budget_and_give_the_same_energies(
     rest; where there is none, chunks are about equal."""
     r = walkers(n)
     budget = None if fitting is None else fitting * fwdlap.peak_bytes(kinetic, r)
-    assert fwdlap.chunk_size(kinetic, r, budget) == size
+    assert fwdlap.chunk_size(kinetic, r, budget_bytes=budget) == size
     chunked = jax.jit(fwdlap.over_walkers(kinetic, budget))(r)
     np.testing.assert_allclose(chunked, jax.vmap(kinetic)(r), rtol=1e-10)
 

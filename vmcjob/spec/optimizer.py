@@ -12,7 +12,7 @@ NormConstraint = Annotated[float, above(0), "largest squared change of psi per u
 Clip = Annotated[float, above(0), "local energies are clipped at so many mean deviations"]
 ClipCentre = Annotated[Literal["median", "mean"], "what the deviations are taken from"]
 
-PLATEAU: Final = 0.0
+PLATEAU: Final = 0.2
 FINAL_RATE: Final = 0.01
 
 DAMPING_RANGE: Final = 100.0
@@ -95,7 +95,7 @@ class Spring(Scheduled):
     damping_minimum: Annotated[
         float,
         at_least(0),
-        "damping falls to this while the memory grows, in inverse proportion; 0: it stays",
+        "damping falls to this while the memory grows, or with the variance; 0: it stays",
         Before(0.0),
     ] = 1e-3
     momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.99

@@ -42,7 +42,7 @@ class Spring:
         log_psi: one walker's log|ψ|.
         learning_rate: η in hartree⁻¹, an imaginary time step.
         damping: λ, the same as in SR, or how it falls: as long as the memory is short, no later
-            batch makes up for what this one has overdone.
+            batch makes up for what this one has overdone, unless its local energies agree anyway.
         memory: μ, the part of the last direction that is kept, below 1.
         norm_constraint: upper limit of ‖δθ‖² with a memory: what is remembered is mostly out of
             this batch's sight. Without, of δθᵀ S δθ as in SR.
@@ -78,7 +78,7 @@ class Spring:
         epsilon = centred(clipped) / root
         kept = self.memory(step) * state.direction
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
-        damping = self.damping(step) if isinstance(self.damping, Decay) else self.damping
+        damping = self._damping(step, epsilon)
         direction = kept + _from_rows(scores, solve_gram(scores, unexplained, damping))
         if self.memory.momentum:
             square = jnp.vdot(direction, direction)
@@ -91,6 +91,13 @@ class Spring:
         gradient = 2.0 * jnp.linalg.norm(_from_rows(scores, epsilon))
         info = UpdateInfo(gradient, jnp.linalg.norm(delta), eta, n_clipped)
         return unravel(flat + delta), SpringState(direction), info
+
+    def _damping(self, step: Array, epsilon: PerWalker) -> float | Array:
+        """λ of a step; one that falls is not above the batch's variance Σ ε² either."""
+        if not isinstance(self.damping, Decay):
+            return self.damping
+        variance = devices.total(jnp.sum(epsilon**2))
+        return jnp.clip(variance, self.damping.minimum, self.damping(step))
 
 
 def _from_rows(scores: Float[Array, "walker param"], weights: PerWalker) -> Vector:
