@@ -27,6 +27,7 @@ from vmcjob.vmc.hartree_fock import Coefficients, HartreeFock, populations
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
+from vmcjob.vmc.kfac_layers import load as load_kfac
 from vmcjob.vmc.loop import Vmc
 from vmcjob.vmc.observing import Observing
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
@@ -114,6 +115,8 @@ def build(
         care: how much more carefully than the spec says.
     """
     spec = care.of_steps(spec)
+    if isinstance(spec.optimizer, jobspec.Kfac):
+        _require_kfac()
     n_walkers, n_devices = spec.sampler.walkers, devices.count()
     if n_walkers % n_devices:
         raise UsageError(
@@ -288,24 +291,29 @@ def _kfac(
     local_energies: LocalEnergies,
     care: RetryPolicy,
 ) -> Kfac:
+    return Kfac(
+        log_psi=log_psi,
+        n_electrons=spec.system.n_electrons,
+        learning_rate=learning_rate(spec),
+        damping=_damping(options, log_psi, local_energies),
+        momentum=options.momentum,
+        norm_constraint=options.norm_constraint,
+        curvature_decay=options.curvature_decay,
+        inverse_period=options.inverse_period,
+        is_inverse_exact=options.inverse == "exact",
+        estimation_mode=options.estimation_mode,
+        burn_in=options.burn_in,
+        l2=options.l2,
+        clipping=Clipping(options.clip, options.clip_centre),
+        seed=spec.seed,
+        stream=Stream.CURVATURE.number(care.retries),
+    )
+
+
+def _require_kfac() -> None:
+    """Before any array is made: optimizers themselves are made where the nuclei are known."""
     try:
-        return Kfac(
-            log_psi=log_psi,
-            n_electrons=spec.system.n_electrons,
-            learning_rate=learning_rate(spec),
-            damping=_damping(options, log_psi, local_energies),
-            momentum=options.momentum,
-            norm_constraint=options.norm_constraint,
-            curvature_decay=options.curvature_decay,
-            inverse_period=options.inverse_period,
-            is_inverse_exact=options.inverse == "exact",
-            estimation_mode=options.estimation_mode,
-            burn_in=options.burn_in,
-            l2=options.l2,
-            clipping=Clipping(options.clip, options.clip_centre),
-            seed=spec.seed,
-            stream=Stream.CURVATURE.number(care.retries),
-        )
+        load_kfac()
     except KfacUnavailableError as error:
         raise UsageError(f"optimizer.kind: {error}, or choose spring") from error
 
