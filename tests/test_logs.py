@@ -11,17 +11,21 @@ from vmcjob.errors import NotFoundError
 from vmcjob.rundir import LogReader, RunDir
 from vmcjob.rundir.log import MAX_BYTES
 
-# Counts as fast as it can, on both streams, and turns its log over whenever it has become large.
+# Counts as fast as it can, on both streams, and turns its log over whenever it has become large; a
+# reader who says in a file how many bytes it has read is waited for, one turn behind.
 COUNTER = """
-import os, sys
+import os, sys, time
 from pathlib import Path
 from vmcjob.rundir import RunDir
 
 log = RunDir(Path(sys.argv[1])).log_of(0)
-n_turns = 0
+n_turns = n_written = n_awaited = 0
 for number in range(6_000):
-    os.write(1 + number % 2, b"%d\\n" % number)
-    n_turns += log.turn_over(limit=5_000)
+    n_written += os.write(1 + number % 2, b"%d\\n" % number)
+    while sys.argv[2:] and int(Path(sys.argv[2]).read_text() or 0) < n_awaited:
+        time.sleep(0.001)
+    if log.turn_over(limit=5_000):
+        n_turns, n_awaited = n_turns + 1, n_written
 sys.exit(n_turns)
 """
 # What `vmcjob run` does about its log, around a library that will not stop talking.
@@ -46,10 +50,10 @@ def run(tmp_path) -> RunDir:
     return make_run(tmp_path)
 
 
-def start(run: RunDir, program: str) -> subprocess.Popen[bytes]:
+def start(run: RunDir, program: str, *arguments: str) -> subprocess.Popen[bytes]:
     """A worker, started as supervisors and launchers start theirs."""
     with open(run.log_path, "ab") as log:
-        command = [sys.executable, "-c", program, str(run.path)]
+        command = [sys.executable, "-c", program, str(run.path), *arguments]
         return subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
@@ -58,11 +62,13 @@ def turn(run: RunDir) -> None:
     os.replace(log.current, log.previous)
 
 
-def test_a_reader_that_keeps_up_gets_every_line_once_whenever_the_log_turns(run):
-    reader, read = LogReader(run.log_of(0)), b""
-    with start(run, COUNTER) as worker:
+def test_a_reader_that_keeps_up_gets_every_line_once_whenever_the_log_turns(run, tmp_path):
+    reader, read, progress = LogReader(run.log_of(0)), b"", tmp_path / "n_read"
+    progress.write_text("0")
+    with start(run, COUNTER, str(progress)) as worker:
         while worker.poll() is None:
             read += b"".join(run.read_log(0, reader))
+            progress.write_text(str(len(read)))
     read += b"".join(run.read_log(0, reader))
     assert worker.returncode >= 4  # turns
     assert read.split() == [b"%d" % number for number in range(6_000)]

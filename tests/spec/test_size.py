@@ -26,7 +26,9 @@ def job(atoms: str, ansatz: str = "", more: str = "") -> JobSpec:
 
 def count_with_flax(spec: JobSpec) -> int:
     r = jax.ShapeDtypeStruct((spec.system.n_electrons, 3), jnp.float32)
-    params = jax.eval_shape(build(spec, None).ansatz.init, jax.random.key(0), r)
+    calculation = build(spec, None)
+    init = calculation.ansatz.init
+    params = jax.eval_shape(init, jax.random.key(0), r, calculation.vmc.nuclei)
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
 
 
