@@ -2,9 +2,8 @@
 
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Final
 
 import jax
 import numpy as np
@@ -29,17 +28,16 @@ from vmcjob.run.rollback import (
     advice,
     is_out_of_memory,
 )
+from vmcjob.run.rows import RECORDED, Pending, Rows, concatenate, rows_of
 from vmcjob.run.state import from_arrays, take_over, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
 from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
-from vmcjob.store import Checkpoint, Commit, RunStore
+from vmcjob.store import Checkpoint, RunStore
 from vmcjob.vmc import devices, ranks
-from vmcjob.vmc.contracts import LoopState, StepInfo
+from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step
 
-Rows = dict[str, np.ndarray]
-RECORDED: Final = (Phase.TRAIN, Phase.EVALUATE)
 log = logging.getLogger("vmcjob")
 
 
@@ -91,12 +89,15 @@ class Worker:
         self._progress = Progress(self._heartbeat, self._planned, energies)
         clocks = [rows["wall_time"][-1] for rows in series.values() if len(rows["step"])]
         self._began = time.monotonic() - max(clocks, default=0.0)
-        self._pending: dict[Phase, list[Rows]] = {phase: [] for phase in RECORDED}
-        self._observed: list[Rows] = []
-        self._snapshots: list[tuple[int, np.ndarray]] = []
+        self._pending = Pending()
         self._flushed = time.monotonic()
         self._watch = ExplosionWatch(self.calculation.energy_bound, self._spec.sampler.walkers)
         self._watch.accept(series[Phase.TRAIN])
+
+    @property
+    def _wall_time(self) -> float:
+        """Seconds that the run has taken so far, all its attempts together."""
+        return time.monotonic() - self._began
 
     @property
     def standing(self) -> str:
@@ -201,15 +202,14 @@ class Worker:
         start = self.position
         edges = [edge for edge in self._edges(phase) if edge > start.step]
         for block in run_blocks(step, start.state, start.step, edges):
-            rows = self._rows(block, first=self.position.step)
+            rows = rows_of(block, self._wall_time)
             _require_finite(block)
-            if phase in self._pending:
-                self._pending[phase].append(rows)
+            self._pending.add(phase, rows)
             self.position = Position(phase, block.last, block.state)
             if phase is Phase.EVALUATE:
-                self._observed += _observations(block, self._spec.evaluate.observe_every)
+                self._pending.observe(block, self._spec.evaluate.observe_every)
             if phase is Phase.EVALUATE and block.last in self._store.snapshot_steps:
-                self._snapshots.append((block.last, devices.gather(block.state.chain.r)))
+                self._pending.keep_walkers(block.last, devices.gather(block.state.chain.r))
             self._progress.advance(phase, block.last, block.steps_per_s, rows)
             self._at_block_end(self._judge(phase, rows, block.last))
 
@@ -226,12 +226,12 @@ class Worker:
             rows, first = [], done
             done = first + self._planned[phase] // len(candidates)
             for block in run_blocks(step, state, first, [done]):
-                rows.append(self._rows(block, first=self.position.step))
+                rows.append(rows_of(block, self._wall_time))
                 _require_finite(block)
                 self.position = Position(phase, block.last, block.state)
                 self._progress.advance(phase, block.last, block.steps_per_s, rows[-1])
                 self._at_block_end()
-            measured[name] = comparison.measure(_concatenate(rows) or {})
+            measured[name] = comparison.measure(concatenate(rows) or {})
         chosen = comparison.better(measured)
         log.info("evaluates the %s parameters: %s", chosen, comparison.describe(measured))
         self._store.record("evaluated", comparison.to_json(chosen, measured))
@@ -263,19 +263,10 @@ class Worker:
         phase, step, state = self.position.phase, self.position.step, self.position.state
         if phase in (Phase.WARMUP, Phase.COMPARE):
             return
-        self._store.commit(
-            Commit(
-                checkpoint=Checkpoint(str(phase), step, to_arrays(state)),
-                train=_concatenate(self._pending[Phase.TRAIN]),
-                evaluate=_concatenate(self._pending[Phase.EVALUATE]),
-                observed=_concatenate(self._observed),
-                snapshots=self._snapshots,
-            )
-        )
+        checkpoint = Checkpoint(str(phase), step, to_arrays(state))
+        self._store.commit(self._pending.commit(checkpoint))
         self._committed = phase, step
-        for rows in self._pending.values():
-            rows.clear()
-        self._observed, self._snapshots = [], []
+        self._pending = Pending()
         self._flushed = time.monotonic()
 
     def _restore(self) -> tuple[Position, str | None]:
@@ -298,42 +289,9 @@ class Worker:
         inner = self._store.snapshot_steps if phase is Phase.EVALUATE else set()
         return sorted(inner | {self._planned[phase]})
 
-    def _rows(self, block: Block, first: int) -> Rows:
-        """The series of one block, by column."""
-        rows = [_row(info) for info in block.infos]
-        columns = {name: np.array([row[name] for row in rows], float) for name in rows[0]}
-        elapsed = time.monotonic() - self._began
-        return columns | {"wall_time": np.full(block.last - first, elapsed)}
-
 
 def _require_finite(block: Block) -> None:
     first = block.last - len(block.infos) + 1
     for step, info in enumerate(block.infos, start=first):
         if not getattr(info, "is_finite", True):
             raise NotFiniteError(step)
-
-
-def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
-    """One step's numbers under their names in the store."""
-    if not isinstance(info, StepInfo):
-        return {"acceptance": getattr(info, "acceptance", info)}
-    row = {"energy": info.energy, "variance": info.variance, "acceptance": info.acceptance}
-    if info.update is None or info.trust is None:
-        return row
-    more = {"width": info.width, "median": info.median, "ess": info.trust.ess}
-    return row | more | {"shortening": info.trust.part, **info.update._asdict()}
-
-
-def _observations(block: Block, every: int) -> Iterator[Rows]:
-    """What was measured in those steps of a block in which it was due, each as one row."""
-    first = block.last - len(block.infos) + 1
-    for step, info in enumerate(block.infos, start=first):
-        if info.observed is not None and step % every == 0:
-            yield {name: np.asarray(value, float)[None] for name, value in info.observed.items()}
-
-
-def _concatenate(parts: Sequence[Rows]) -> Rows | None:
-    """Blocks of rows, one behind the other."""
-    if not parts:
-        return None
-    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}

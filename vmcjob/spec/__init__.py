@@ -3,7 +3,6 @@
 from vmcjob.document import write
 from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
 from vmcjob.spec.model import (
-    Atom,
     Container,
     Evaluate,
     JobSpec,
@@ -11,7 +10,6 @@ from vmcjob.spec.model import (
     Output,
     Resources,
     Sampler,
-    System,
     Train,
 )
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
@@ -19,6 +17,7 @@ from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_sp
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
 from vmcjob.spec.size import Size, format_bytes, measure
 from vmcjob.spec.start import why_no_start
+from vmcjob.spec.system import Atom, System
 
 
 def dump_spec(spec: JobSpec) -> str:

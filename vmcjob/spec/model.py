@@ -1,23 +1,13 @@
 """A job as data: what a spec may say, with the type, range, meaning and default of every key."""
 
-import math
-from collections.abc import Iterator, Sequence
-from dataclasses import InitVar, dataclass, replace
-from itertools import product
-from typing import Annotated, Any, Final, Literal
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Annotated, Final, Literal
 
 from vmcjob.document import (
-    FAILED,
     Before,
     Clash,
-    Failure,
-    KeyPath,
-    Kind,
-    Reader,
-    Rule,
     above,
-    at_least,
-    at_most_of_them,
     between,
     enumerate_words,
     from_to_below,
@@ -28,24 +18,15 @@ from vmcjob.document import (
 from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, memory_mb, wall_time_s
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
 from vmcjob.spec.basis import AUTO, BASIS_SETS, choose, covers
-from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
 from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
+from vmcjob.spec.system import System
 
-BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
-NEAREST_NUCLEI_BOHR = 1e-3
-"""Nuclei closer than this are a slip of the pen: two protons would repel with 1000 hartree."""
-MAX_ATOMS: Final = 1000
-"""Of one molecule: ten times what anybody has computed in this way."""
-FARTHEST_BOHR = 1e4
-"""Beyond, neighbouring float32 numbers are more than a thousandth of a bohr apart."""
 MAX_WALKERS: Final = 1_000_000
 PRETRAIN_STEPS: Final = 1000
 BY_START: Final = -1
 """Stands for PRETRAIN_STEPS, or for 0 where a run starts from another."""
-LOWEST_SPIN: Final = -1
-"""Stands for 0 or 1 unpaired electrons, whichever the number of electrons allows."""
 
 Name = Annotated[
     str,
@@ -55,145 +36,6 @@ Name = Annotated[
     ),
 ]
 Seed = Annotated[int, between(0, 2**32 - 1)]
-
-
-@dataclass(frozen=True)
-class Atom:
-    """A nucleus; its TOML form is the array ``["H", x, y, z]``."""
-
-    symbol: str
-    position: tuple[float, float, float]  # bohr
-
-    @classmethod  # `Any`, because a user may have written anything
-    def from_toml(cls, value: Any, path: KeyPath, reader: Reader) -> "Atom | Failure":
-        """Read an atom in the unit of its document; `System` converts it."""
-        if not isinstance(value, list) or len(value) != 4:
-            return reader.refuse(path, f"an atom like {_EXAMPLE}", value)
-        symbol = _read_symbol(value[0], (*path, 0), reader)
-        x, y, z = (reader.value(COORDINATE, value[i], (*path, i)) for i in (1, 2, 3))
-        return FAILED if FAILED in (symbol, x, y, z) else cls(symbol, (x, y, z))
-
-    def to_toml(self) -> list[str | float]:
-        return [self.symbol, *self.position]
-
-
-def _read_symbol(value: Any, path: KeyPath, reader: Reader) -> Any:
-    """The symbol of an element; an isotope's is told whose it is, not what looks like it."""
-    isotope = ISOTOPES.get(value) if isinstance(value, str) else None
-    if isotope is None:
-        return reader.value(_ELEMENT, value, path)
-    words = f'{isotope} is an isotope of hydrogen, and no mass counts here; write "H"'
-    return reader.complain(path, words)
-
-
-_AROUND = tuple(product((-1, 0, 1), repeat=3))
-_EXAMPLE = '["H", 0.0, 0.0, 1.4]'
-_ELEMENT = Kind(str, (one_of(SYMBOLS, "the symbol of an element"),))
-COORDINATE = Kind(float, (Rule('{} or an expression like "{R/2}"', math.isfinite),))
-"""A coordinate of an atom, in whose place a swept spec may give an expression."""
-
-
-@dataclass(frozen=True)
-class System:
-    """Nuclei and electrons; positions are in bohr, whatever unit they were given in."""
-
-    atoms: Annotated[
-        tuple[Atom, ...],
-        Rule(
-            f"{{}} of atoms, each like {_EXAMPLE}",
-            lambda atoms: any(isinstance(atom, list) for atom in atoms),
-        ),
-        at_most_of_them(MAX_ATOMS),
-        f"the nuclei, like atoms = [{_EXAMPLE}]",
-    ]
-    unit: InitVar[Annotated[Literal["bohr", "angstrom"], "of the positions of the atoms"]] = "bohr"
-    charge: Annotated[int, between(-1000, 1000), "of the whole molecule, in units of e"] = 0
-    spin: Annotated[int, at_least(0), "number of unpaired electrons, 2S"] = LOWEST_SPIN
-    reference: Annotated[float | None, "an energy to compare with, in hartree"] = None
-
-    def __post_init__(self, unit: str) -> None:
-        """Settle what depends on another key: positions in bohr, and the lowest spin."""
-        if unit == "angstrom":
-            object.__setattr__(self, "atoms", tuple(_in_bohr(atom) for atom in self.atoms))
-        if self.spin == LOWEST_SPIN:
-            object.__setattr__(self, "spin", self.n_electrons % 2)
-
-    @property
-    def charges(self) -> tuple[int, ...]:
-        """Of the nuclei, in units of e."""
-        return tuple(NUCLEAR_CHARGES[atom.symbol] for atom in self.atoms)
-
-    @property
-    def n_electrons(self) -> int:
-        return sum(self.charges) - self.charge
-
-    @property
-    def n_up(self) -> int:
-        return (self.n_electrons + self.spin) // 2
-
-    @property
-    def n_down(self) -> int:
-        return self.n_electrons - self.n_up
-
-    def clashes(self) -> Iterator[Clash]:
-        """Nuclei out of reach or on top of each other, and electrons that cannot be."""
-        for i, atom in enumerate(self.atoms):
-            if not max(map(abs, atom.position)) <= FARTHEST_BOHR:
-                message = f"this {atom.symbol} is more than {FARTHEST_BOHR:g} bohr from the origin"
-                yield Clash(("atoms", "unit"), message, (i,))
-        for i, j in _too_near(self.atoms):
-            first, second = self.atoms[i], self.atoms[j]
-            distance = math.dist(first.position, second.position)
-            message = (
-                f"this {second.symbol} is {distance:.3g} bohr from the {first.symbol} of "
-                f"system.atoms[{i}]; nuclei are at least {NEAREST_NUCLEI_BOHR} bohr apart"
-            )
-            yield Clash(("atoms", "unit"), message, (j,))
-        yield from self._electron_clashes()
-
-    def _electron_clashes(self) -> Iterator[Clash]:
-        n_electrons = self.n_electrons
-        if n_electrons < 1:
-            message = (
-                f"a charge of {self.charge} leaves no electrons; "
-                f"neutral, there would be {sum(self.charges)}"
-            )
-            yield Clash(("charge", "atoms"), message)
-            return
-        if self.spin > n_electrons:
-            wanted = f"at most {n_electrons}"
-        elif (n_electrons - self.spin) % 2:
-            wanted = "an odd number" if n_electrons % 2 else "an even number"
-        else:
-            return
-        electrons = "1 electron" if n_electrons == 1 else f"{n_electrons} electrons"
-        message = f"{self.spin} unpaired among {electrons} is impossible; expected {wanted}"
-        yield Clash(("spin", "charge", "atoms"), message)
-
-
-def _too_near(atoms: Sequence[Atom]) -> Iterator[tuple[int, int]]:
-    """Each atom that is too near to an earlier one, behind that one; in linear time.
-
-    Only of those within reach. Space is cut into cubes: what is too near is in the same one or in
-    one of its neighbours.
-    """
-    cubes: dict[tuple[int, int, int], list[int]] = {}
-    for j, atom in enumerate(atoms):
-        if not max(map(abs, atom.position)) <= FARTHEST_BOHR:
-            continue
-        x, y, z = (math.floor(coordinate / NEAREST_NUCLEI_BOHR) for coordinate in atom.position)
-        near = [i for dx, dy, dz in _AROUND for i in cubes.get((x + dx, y + dy, z + dz), ())]
-        distances = {i: math.dist(atoms[i].position, atom.position) for i in near}
-        close = [i for i, distance in distances.items() if distance < NEAREST_NUCLEI_BOHR]
-        if close:
-            yield min(close), j
-        else:
-            cubes.setdefault((x, y, z), []).append(j)
-
-
-def _in_bohr(atom: Atom) -> Atom:
-    x, y, z = (BOHR_PER_ANGSTROM * coordinate for coordinate in atom.position)
-    return replace(atom, position=(x, y, z))
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,9 @@ from vmcjob.document import (
 )
 from vmcjob.spec.expression import Expression, ExpressionError, is_expression
 from vmcjob.spec.growth import with_keys_of_before
-from vmcjob.spec.model import COORDINATE, JobSpec
+from vmcjob.spec.model import JobSpec
 from vmcjob.spec.sweep import Sweep, Swept, Variations
+from vmcjob.spec.system import COORDINATE
 
 Tables: TypeAlias = dict[str, Any]  # a document as it was parsed: anything may stand in it
 

@@ -12,7 +12,8 @@ from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 
 if TYPE_CHECKING:
-    from vmcjob.spec.model import JobSpec, System
+    from vmcjob.spec.model import JobSpec
+    from vmcjob.spec.system import System
 
 DEVICE_BYTES: Final = 2**40
 """Memory that no single device has, by some factor, for years to come."""

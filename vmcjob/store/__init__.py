@@ -8,9 +8,10 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from vmcjob.store.commit import Commit
     from vmcjob.store.layout import HartreeFockRecord, Layout
     from vmcjob.store.longer import extend
-    from vmcjob.store.runstore import Commit, Restored, RunStore
+    from vmcjob.store.runstore import Restored, RunStore
     from vmcjob.store.slot import Checkpoint
 
 __all__ = [
@@ -22,7 +23,7 @@ __all__ = [
     "RunStore",
     "extend",
 ]
-_HOMES = {"Checkpoint": "slot", "Layout": "layout", "extend": "longer"}
+_HOMES = {"Checkpoint": "slot", "Commit": "commit", "Layout": "layout", "extend": "longer"}
 
 
 def __getattr__(name: str) -> object:

@@ -6,7 +6,25 @@ from pathlib import Path
 from typing import Any
 
 from vmcjob.errors import StoreError
-from vmcjob.store.layout import SCHEMA_VERSION
+from vmcjob.store.layout import SCHEMA_VERSION, UNITS
+
+
+def first_attributes(
+    run_id: str, spec_text: str, provenance: Mapping[str, object], ansatz_version: int
+) -> dict[str, Any]:  # JSON
+    """Those of a store in which nothing is committed yet."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "run_id": run_id,
+        "spec": spec_text,
+        "spec_sha256": sha256(spec_text),
+        "provenance": dict(provenance),
+        "units": UNITS,
+        "n_committed": {"train": 0, "evaluate": 0, "snapshots": 0},
+        "active_slot": None,
+        "rollbacks": [],
+        "ansatz_version": ansatz_version,
+    }
 
 
 def check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | None) -> None:

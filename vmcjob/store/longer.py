@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from vmcjob.errors import StoreError
+from vmcjob.store.commit import Commit
 from vmcjob.store.layout import ALWAYS_FINITE, OBSERVED, SERIES, Layout, Phase
-from vmcjob.store.runstore import Commit, RunStore
+from vmcjob.store.runstore import RunStore
 
 
 def extend(
@@ -34,24 +36,16 @@ def extend(
         checkpoint = replace(checkpoint, phase="train", step=planned["train"])
     train, evaluate = _rows(shorter, "train"), _rows(shorter, "evaluate")
     steps, r = shorter.snapshots()
-    past = {
-        "run_id": shorter.attrs["run_id"],
-        "step": shorter.n_committed["evaluate"],
-        "snapshots": len(steps),
-    }
     store = RunStore.create(
         path,
         run_id=run_id,
         spec_text=spec_text,
-        provenance=shorter.attrs["provenance"] | {"continues": past},
+        provenance=shorter.attrs["provenance"] | {"continues": _past(shorter)},
         layout=_layout(shorter, r, n_evaluate, len(steps) + n_snapshots),
         hartree_fock=shorter.hartree_fock(),
         ansatz_version=shorter.attrs.get("ansatz_version", 1),
     )
-    if "evaluated" in shorter.attrs:
-        store.record("evaluated", shorter.attrs["evaluated"])
-    for record in shorter.rollbacks:
-        store.record_rollback(record)
+    _copy_records(shorter, store)
     store.commit(
         Commit(
             checkpoint=checkpoint,
@@ -62,6 +56,24 @@ def extend(
         )
     )
     return restored.warning
+
+
+def _past(store: RunStore) -> dict[str, Any]:  # JSON
+    """What a longer run says of the run that it goes on from."""
+    n_committed = store.n_committed
+    return {
+        "run_id": store.attrs["run_id"],
+        "step": n_committed["evaluate"],
+        "snapshots": n_committed["snapshots"],
+    }
+
+
+def _copy_records(shorter: RunStore, store: RunStore) -> None:
+    """Which parameters were chosen, and what had to be rolled back."""
+    if "evaluated" in shorter.attrs:
+        store.record("evaluated", shorter.attrs["evaluated"])
+    for record in shorter.rollbacks:
+        store.record_rollback(record)
 
 
 def _layout(store: RunStore, r: np.ndarray, n_evaluate: int, n_snapshots: int) -> Layout:

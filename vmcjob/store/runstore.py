@@ -6,10 +6,8 @@ nothing of it; after it, all. A crash anywhere leaves the previous commit.
 """
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
-from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 from uuid import uuid4
@@ -20,45 +18,23 @@ from zarr.storage import LocalStore
 
 from vmcjob.columns import Column
 from vmcjob.errors import StoreError
-from vmcjob.store.attributes import check_attributes, sha256
+from vmcjob.store.arrays import Arrays
+from vmcjob.store.attributes import check_attributes, first_attributes
+from vmcjob.store.commit import Commit, first_row, rows_of
 from vmcjob.store.durable import DurableStore, partial_folder, remove_abandoned, sync_folder
 from vmcjob.store.layout import (
     ALWAYS_FINITE,
-    EVERY,
     OBSERVED,
-    SCHEMA_VERSION,
-    SERIES,
-    UNITS,
     HartreeFockRecord,
     Layout,
     Phase,
-    array_at,
     build,
     build_orbitals,
-    column_of,
-    common_length,
 )
-from vmcjob.store.peek import missing_rows
-from vmcjob.store.slot import (
-    Checkpoint,
-    SlotContent,
-    SlotDamageError,
-    Slots,
-)
+from vmcjob.store.slot import Checkpoint, SlotContent, SlotDamageError, Slots
 
 # Threads that write at once: they wait for the disk, not for the processor.
 WRITERS = 8
-
-
-@dataclass(frozen=True, kw_only=True)
-class Commit:
-    """What one commit adds: rows of the two series, walker snapshots, and where to go on from."""
-
-    checkpoint: Checkpoint
-    train: Mapping[str, np.ndarray] | None = None
-    evaluate: Mapping[str, np.ndarray] | None = None
-    observed: Mapping[str, np.ndarray] | None = None  # of those steps of evaluation that are due
-    snapshots: Sequence[tuple[int, np.ndarray]] = ()  # (evaluate step, r[walker, electron, 3])
 
 
 class Restored(NamedTuple):
@@ -85,8 +61,7 @@ class RunStore:
             self._attributes.get("rollbacks", ())
         )
         self._slots = Slots(root)
-        self._arrays: dict[str, zarr.Array] = {}
-        self._listed: dict[str, list[str]] = {}
+        self._arrays = Arrays(root, path)
         self._writers = ThreadPoolExecutor(WRITERS)  # starts no thread before the first commit
 
     @classmethod
@@ -102,18 +77,7 @@ class RunStore:
         ansatz_version: int = 1,
     ) -> Self:
         """Make an empty store that appears at `path` whole or not at all, open for appending."""
-        attributes = {
-            "schema_version": SCHEMA_VERSION,
-            "run_id": run_id,
-            "spec": spec_text,
-            "spec_sha256": sha256(spec_text),
-            "provenance": dict(provenance),
-            "units": UNITS,
-            "n_committed": {"train": 0, "evaluate": 0, "snapshots": 0},
-            "active_slot": None,
-            "rollbacks": [],
-            "ansatz_version": ansatz_version,
-        }
+        attributes = first_attributes(run_id, spec_text, provenance, ansatz_version)
         try:
             if path.exists():
                 raise StoreError(f"{path}: exists already; a store is never overwritten")
@@ -175,7 +139,7 @@ class RunStore:
     def n_planned(self) -> dict[str, int]:
         """Rows of "train" and "evaluate", and walker "snapshots", of the whole run."""
         names = {"train": "train/step", "evaluate": "evaluate/step", "snapshots": "walkers/step"}
-        return {key: self._array(name).shape[0] for key, name in names.items()}
+        return {key: self._arrays.length(name) for key, name in names.items()}
 
     @property
     def snapshot_steps(self) -> set[int]:
@@ -195,23 +159,17 @@ class RunStore:
         """
         length = self._n_committed[phase]
         for name in ALWAYS_FINITE:
-            self._require_rows(f"{phase}/{name}", length)
-        return {name: self._read(f"{phase}/{name}", length) for name in self._names(phase)}
+            self._arrays.require_rows(f"{phase}/{name}", length)
+        return self._arrays.read_group(phase, length)
 
     def columns(self, group: str) -> dict[str, Column]:
         """What the columns of a series are, `step` left out, or of what is "observe"d."""
-        names = [name for name in self._names(group) if name != "step"]
-        return {name: column_of(self._array(f"{group}/{name}")) for name in names}
+        return self._arrays.columns(group)
 
     @property
     def observe_every(self) -> int | None:
         """Steps of evaluation from one observation to the next; None where nothing is observed."""
-        if not (self.path / OBSERVED / "zarr.json").exists():
-            return None
-        every = self._root[OBSERVED].attrs.get(EVERY)
-        if not isinstance(every, int) or every < 1:
-            raise StoreError(f"{self.path}: {OBSERVED}/zarr.json is damaged")
-        return every
+        return self._arrays.observe_every
 
     def observed(self) -> dict[str, np.ndarray]:
         """The committed rows of what is measured now and then, `step` included; {} for nothing."""
@@ -219,22 +177,21 @@ class RunStore:
         if every is None:
             return {}
         length = self._n_committed["evaluate"] // every
-        names = self._names(OBSERVED)
-        for name in names:
-            self._require_rows(f"{OBSERVED}/{name}", length)
-        return {name: self._read(f"{OBSERVED}/{name}", length) for name in names}
+        for name in self._arrays.names(OBSERVED):
+            self._arrays.require_rows(f"{OBSERVED}/{name}", length)
+        return self._arrays.read_group(OBSERVED, length)
 
     def snapshots(self) -> tuple[np.ndarray, np.ndarray]:
         """The evaluate step and the walkers (snapshot, walker, electron, xyz) of each snapshot."""
         length = self._n_committed["snapshots"]
-        self._require_rows("walkers/r", length)
-        return self._read("walkers/step", length), self._read("walkers/r", length)
+        self._arrays.require_rows("walkers/r", length)
+        return self._arrays.read("walkers/step", length), self._arrays.read("walkers/r", length)
 
     def hartree_fock(self) -> HartreeFockRecord | None:
         """The Hartree–Fock start of the run; None where it had none."""
         if "hartree_fock" not in self._root:
             return None
-        orbitals = {spin: self._read(f"hartree_fock/{spin}") for spin in ("up", "down")}
+        orbitals = {spin: self._arrays.read(f"hartree_fock/{spin}") for spin in ("up", "down")}
         return HartreeFockRecord(dict(self._root["hartree_fock"].attrs), orbitals)
 
     def checkpoint(self) -> Restored | None:
@@ -293,10 +250,17 @@ class RunStore:
 
     def commit(self, commit: Commit) -> None:
         """Add rows and a checkpoint; all of it counts from the moment this returns, or none."""
-        writes, n_committed = self._plan(commit)
+        before = self._n_committed
+        rows, n_committed = rows_of(commit, self._arrays, before)
+        self._require_room(n_committed)
         slot = 0 if self._active_slot is None else 1 - self._active_slot
         try:
-            futures = [self._writers.submit(write) for write in writes]
+            futures = [
+                self._writers.submit(
+                    self._arrays.write, name, first_row(name, self._arrays, before), values
+                )
+                for name, values in rows.items()
+            ]
             wait(futures)  # all of them, so that nothing still writes after a failure
             for future in futures:
                 future.result()
@@ -307,85 +271,12 @@ class RunStore:
         self._n_committed, self._active_slot = n_committed, slot
         remove_abandoned(self.path)
 
-    def _plan(self, commit: Commit) -> tuple[list[Callable[[], None]], dict[str, int]]:
-        """The writes of a commit's rows, none done yet, and the lengths they lead to."""
-        columns: dict[str, np.ndarray] = {}
-        n_committed = self.n_committed
-        series: dict[Phase, Mapping[str, np.ndarray] | None]
-        series = {"train": commit.train, "evaluate": commit.evaluate}
-        for phase, rows in series.items():
-            if rows:
-                columns |= self._by_path(phase, rows)
-                n_committed[phase] += common_length(phase, rows)
-        if self.observe_every:
-            columns |= self._observations(commit.observed or {}, n_committed["evaluate"])
-        if commit.snapshots:
-            steps, r = zip(*commit.snapshots, strict=True)
-            columns |= {"walkers/step": np.asarray(steps), "walkers/r": np.stack(r)}
-            n_committed["snapshots"] += len(steps)
+    def _require_room(self, n_committed: Mapping[str, int]) -> None:
+        """ValueError if there would be more rows than were planned."""
         planned = self.n_planned
         beyond = [key for key, length in n_committed.items() if length > planned[key]]
         if beyond:
             raise ValueError(f"commit beyond the planned length of {', '.join(beyond)}")
-        return [partial(self._write, name, values) for name, values in columns.items()], n_committed
-
-    def _by_path(self, group: str, rows: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-        """Rows under the paths of their arrays, but those for which this store has none."""
-        names = set(self._names(group)) - {"step"}
-        if missing := names - rows.keys():
-            raise ValueError(f"{group} rows lack {sorted(missing)}, which the store has")
-        return {f"{group}/{name}": rows[name] for name in rows if name in names}
-
-    def _observations(
-        self, rows: Mapping[str, np.ndarray], n_evaluate: int
-    ) -> dict[str, np.ndarray]:
-        """Rows of what is observed, as many as are due up to a step of evaluation."""
-        due = n_evaluate // (self.observe_every or 1) - self._start(OBSERVED)
-        if (common_length(OBSERVED, rows) if rows else 0) != due:
-            raise ValueError(f"{due} observations are due at evaluate step {n_evaluate}")
-        return self._by_path(OBSERVED, rows) if rows else {}
-
-    def _names(self, group: str) -> list[str]:
-        """The arrays of a group, as they lie on the disk."""
-        if group not in self._listed:
-            there = sorted(path.parent.name for path in (self.path / group).glob("*/zarr.json"))
-            required = ("step", *(ALWAYS_FINITE if group in SERIES else ()))
-            self._listed[group] = list(dict.fromkeys((*required, *there)))
-        return self._listed[group]
-
-    def _start(self, group: str) -> int:
-        """The row of a group that the next commit begins with."""
-        if group == OBSERVED:
-            return self._n_committed["evaluate"] // (self.observe_every or 1)
-        return self._n_committed["snapshots" if group == "walkers" else group]
-
-    def _write(self, name: str, values: np.ndarray) -> None:
-        start = self._start(name.split("/")[0])
-        self._array(name)[start : start + len(values)] = values
-
-    def _require_rows(self, name: str, length: int) -> None:
-        """StoreError if files of an array have been lost: Zarr would read NaN in their place."""
-        if missing := missing_rows(self.path, name, length):
-            raise StoreError(f"{self.path}: {missing}")
-
-    def _read(self, name: str, length: int | None = None) -> np.ndarray:
-        array = self._array(name)
-        length = array.shape[0] if length is None else length
-        try:
-            values = np.asarray(array[:length])
-        except Exception as error:  # damaged bytes can break the decoder in any way
-            raise StoreError(f"{self.path}: {name} is not readable: {error}") from error
-        if len(values) < length:
-            raise StoreError(f"{self.path}: {name} has only {len(values)} of {length} rows")
-        return values
-
-    def _array(self, name: str) -> zarr.Array:
-        if name not in self._arrays:
-            try:
-                self._arrays[name] = array_at(self._root, name)
-            except Exception as error:  # as in _read
-                raise StoreError(f"{self.path}: {name} is not readable: {error}") from error
-        return self._arrays[name]
 
     def _warning(self, damage: Mapping[int, str], checkpoint: Checkpoint) -> str | None:
         if not damage:

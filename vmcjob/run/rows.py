@@ -1,0 +1,83 @@
+"""The numbers of steps as rows, and those that the next commit is to write."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import jax
+import numpy as np
+
+from vmcjob.run.blocks import Block
+from vmcjob.rundir import Phase
+from vmcjob.store import Checkpoint, Commit
+from vmcjob.vmc.contracts import StepInfo
+
+Rows = dict[str, np.ndarray]
+"""Series of equal length, by column."""
+
+RECORDED: Final = (Phase.TRAIN, Phase.EVALUATE)
+"""The phases whose every step has a row in the store."""
+
+
+class Pending:
+    """What has been computed since the last commit."""
+
+    def __init__(self) -> None:
+        self._series: dict[Phase, list[Rows]] = {phase: [] for phase in RECORDED}
+        self._observed: list[Rows] = []
+        self._snapshots: list[tuple[int, np.ndarray]] = []
+
+    def add(self, phase: Phase, rows: Rows) -> None:
+        """The rows of a block, if its phase is one that is recorded."""
+        if phase in self._series:
+            self._series[phase].append(rows)
+
+    def observe(self, block: Block, every: int) -> None:
+        """What was measured in those steps of a block in which it was due."""
+        self._observed += _observations(block, every)
+
+    def keep_walkers(self, step: int, r: np.ndarray) -> None:
+        """A snapshot of the walkers after a step of evaluation."""
+        self._snapshots.append((step, r))
+
+    def commit(self, checkpoint: Checkpoint) -> Commit:
+        """All of it, and where to go on from."""
+        return Commit(
+            checkpoint=checkpoint,
+            train=concatenate(self._series[Phase.TRAIN]),
+            evaluate=concatenate(self._series[Phase.EVALUATE]),
+            observed=concatenate(self._observed),
+            snapshots=self._snapshots,
+        )
+
+
+def rows_of(block: Block, wall_time: float) -> Rows:
+    """A row for every step of a block, with the run's wall time at its end, s."""
+    rows = [_row(info) for info in block.infos]
+    columns = {name: np.array([row[name] for row in rows], float) for name in rows[0]}
+    return columns | {"wall_time": np.full(len(rows), wall_time)}
+
+
+def concatenate(parts: Sequence[Rows]) -> Rows | None:
+    """Blocks of rows, one behind the other."""
+    if not parts:
+        return None
+    return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+
+
+def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
+    """One step's numbers under their names in the store."""
+    if not isinstance(info, StepInfo):
+        return {"acceptance": getattr(info, "acceptance", info)}
+    row = {"energy": info.energy, "variance": info.variance, "acceptance": info.acceptance}
+    if info.update is None or info.trust is None:
+        return row
+    more = {"width": info.width, "median": info.median, "ess": info.trust.ess}
+    return row | more | {"shortening": info.trust.part, **info.update._asdict()}
+
+
+def _observations(block: Block, every: int) -> Iterator[Rows]:
+    """What was measured in those steps of a block in which it was due, each as one row."""
+    first = block.last - len(block.infos) + 1
+    for step, info in enumerate(block.infos, start=first):
+        if info.observed is not None and step % every == 0:
+            yield {name: np.asarray(value, float)[None] for name, value in info.observed.items()}

@@ -1,0 +1,83 @@
+"""The arrays of a store: which there are, what they are, and the rows in them."""
+
+from pathlib import Path
+
+import numpy as np
+import zarr
+
+from vmcjob.columns import Column
+from vmcjob.errors import StoreError
+from vmcjob.store.layout import ALWAYS_FINITE, EVERY, OBSERVED, SERIES, array_at, column_of
+from vmcjob.store.peek import missing_rows
+
+
+class Arrays:
+    """All arrays of an open store but those of checkpoints, by path, like "train/energy".
+
+    How many of their rows count is not known here.
+    """
+
+    def __init__(self, root: zarr.Group, path: Path) -> None:
+        self._root, self._path = root, path
+        self._opened: dict[str, zarr.Array] = {}
+        self._listed: dict[str, list[str]] = {}
+
+    def names(self, group: str) -> list[str]:
+        """The arrays of a group, as they lie on the disk, and those that it can't be without."""
+        if group not in self._listed:
+            there = sorted(path.parent.name for path in (self._path / group).glob("*/zarr.json"))
+            required = ("step", *(ALWAYS_FINITE if group in SERIES else ()))
+            self._listed[group] = list(dict.fromkeys((*required, *there)))
+        return self._listed[group]
+
+    def columns(self, group: str) -> dict[str, Column]:
+        """What the arrays of a group are, `step` left out."""
+        names = [name for name in self.names(group) if name != "step"]
+        return {name: column_of(self._open(f"{group}/{name}")) for name in names}
+
+    @property
+    def observe_every(self) -> int | None:
+        """Steps of evaluation from one observation to the next; None where nothing is observed."""
+        if not (self._path / OBSERVED / "zarr.json").exists():
+            return None
+        every = self._root[OBSERVED].attrs.get(EVERY)
+        if not isinstance(every, int) or every < 1:
+            raise StoreError(f"{self._path}: {OBSERVED}/zarr.json is damaged")
+        return every
+
+    def length(self, name: str) -> int:
+        """Rows that an array has room for."""
+        return self._open(name).shape[0]
+
+    def read_group(self, group: str, length: int) -> dict[str, np.ndarray]:
+        """The first rows of all arrays of a group."""
+        return {name: self.read(f"{group}/{name}", length) for name in self.names(group)}
+
+    def read(self, name: str, length: int | None = None) -> np.ndarray:
+        """The first rows of an array, or all; StoreError if they can't be read."""
+        array = self._open(name)
+        length = array.shape[0] if length is None else length
+        try:
+            values = np.asarray(array[:length])
+        except Exception as error:  # damaged bytes can break the decoder in any way
+            raise StoreError(f"{self._path}: {name} is not readable: {error}") from error
+        if len(values) < length:
+            raise StoreError(f"{self._path}: {name} has only {len(values)} of {length} rows")
+        return values
+
+    def write(self, name: str, start: int, values: np.ndarray) -> None:
+        """Put rows into an array, from row `start` on."""
+        self._open(name)[start : start + len(values)] = values
+
+    def require_rows(self, name: str, length: int) -> None:
+        """StoreError if files of an array have been lost: Zarr would read NaN in their place."""
+        if missing := missing_rows(self._path, name, length):
+            raise StoreError(f"{self._path}: {missing}")
+
+    def _open(self, name: str) -> zarr.Array:
+        if name not in self._opened:
+            try:
+                self._opened[name] = array_at(self._root, name)
+            except Exception as error:  # as in read
+                raise StoreError(f"{self._path}: {name} is not readable: {error}") from error
+        return self._opened[name]
