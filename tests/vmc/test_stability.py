@@ -83,6 +83,16 @@ def test_populations_become_whole_electrons() -> None:
     assert [home.nucleus for home in neutral] == [0, 0, 0, 1]
 
 
+@pytest.mark.parametrize("noise", [0.0, 4e-16, -4e-16])
+def test_electrons_of_equal_shares_go_apart(noise: float) -> None:
+    """Which half is the larger one is rounding's choice, and must not be that of the walkers."""
+    half = np.array([[0.5 + noise, 0.5 - noise], [0.5 + noise, 0.5 - noise]])
+    assert [home.nucleus for home in homes_of(hydrogen(1.4), half)] == [0, 1]
+    quarters = np.full((2, 4), 0.5) + noise * np.array([1, -1, 1, -1])
+    square = System(tuple((0.0, 0.0, 4.0 * k) for k in range(4)), (1, 1, 1, 1), 2, 2)
+    assert sorted(home.nucleus for home in homes_of(square, quarters)) == [0, 1, 2, 3]
+
+
 def test_homes_may_be_given() -> None:
     """An electron starts within a few bohr of the home that it was given."""
     import jax

@@ -96,11 +96,13 @@ def find_homes(system: System) -> list[Home]:
 def homes_of(system: System, populations: Float[np.ndarray, "2 nuc"]) -> list[Home]:
     """Where each electron starts, in electron order, so that nuclei have these populations.
 
-    Those of each spin are rounded to whole electrons, the largest remainders up. At a nucleus the
-    spins take turns, the more frequent one first.
+    Those of each spin are rounded to whole electrons, the largest remainders up; of equal
+    ones, that of the nucleus which is least screened by then. At a nucleus the spins take turns,
+    the more frequent one first.
     """
-    up, down = populations
-    counts = np.array([_apportioned(up, system.n_up), _apportioned(down, system.n_down)])
+    up = _apportioned(populations[0], system.n_up, np.array(system.charges))
+    down = _apportioned(populations[1], system.n_down, system.charges - up)
+    counts = np.array([up, down])
     homes: tuple[list[Home], list[Home]] = ([], [])
     for nucleus, charge in enumerate(system.charges):
         left, placed = counts[:, nucleus].copy(), 0
@@ -112,11 +114,14 @@ def homes_of(system: System, populations: Float[np.ndarray, "2 nuc"]) -> list[Ho
     return homes[0] + homes[1]
 
 
-def _apportioned(shares: Float[np.ndarray, " nuc"], total: int) -> np.ndarray:
+def _apportioned(
+    shares: Float[np.ndarray, " nuc"], total: int, unscreened: np.ndarray
+) -> np.ndarray:
     """Whole numbers near the shares, with the given sum, by largest remainders; none negative."""
     shares = np.maximum(shares, 0.0)
     whole = np.floor(shares + ROUNDING).astype(int)
-    for place in np.argsort(whole - shares, kind="stable")[: max(0, total - whole.sum())]:
+    remainders = np.round((shares - whole) / ROUNDING)  # equal ones of symmetric nuclei stay equal
+    for place in np.lexsort((whole - unscreened, -remainders))[: max(0, total - whole.sum())]:
         whole[place] += 1
     while whole.sum() > total:
         whole[np.argmax(whole - shares)] -= 1
