@@ -38,12 +38,17 @@ STATES = {
 TOLERANCE = 1e-9
 
 
+def unpack(folder: Path) -> Shell:
+    """A shell in a directory with the runs root of ddd29ed."""
+    with tarfile.open(GOLDEN / "ddd29ed.tar.xz") as archive:
+        archive.extractall(folder, filter="data")
+    return Shell(folder)
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Iterator[Shell]:
-    """A directory with the runs root of ddd29ed."""
-    with tarfile.open(GOLDEN / "ddd29ed.tar.xz") as archive:
-        archive.extractall(tmp_path, filter="data")
-    shell = Shell(tmp_path)
+    """The same in a directory of its own; nothing of it is at work afterwards."""
+    shell = unpack(tmp_path)
     yield shell
     end_everything(shell.runs)
 

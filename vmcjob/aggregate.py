@@ -13,7 +13,7 @@ import numpy as np
 
 from vmcjob.errors import StoreError
 from vmcjob.stats import Estimate, estimate, pool
-from vmcjob.store import RunStore
+from vmcjob.store import RunStore, peek
 from vmcjob.verdict import findings
 
 SCHEMA_VERSION = 1
@@ -144,7 +144,7 @@ def aggregate(runs: Iterable[RunResult]) -> Table:
 
 def _evaluate(run: RunResult) -> _Evaluated:
     """The energy of one finished run; an `_UnusableError` for any other."""
-    if run.state != FINISHED and not run.store_path.exists():
+    if run.state != FINISHED and not peek.exists(run.store_path):
         raise _UnusableError(f"{run.state.lower()}: no results yet")
     try:
         store = RunStore.open(run.store_path, run_id=run.run_id)

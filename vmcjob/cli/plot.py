@@ -111,9 +111,10 @@ def _read(run: "RunDir") -> "RunSeries":
     """What a run's picture is drawn from; StoreError where there is nothing yet."""
     from vmcjob.plot import read
     from vmcjob.spec import load_resolved
+    from vmcjob.store import peek
 
     run_id = run.path.name
-    if not run.store_path.exists():
+    if not peek.exists(run.store_path):
         raise StoreError(f"{run_id}: has no results yet")
     try:
         reference = load_resolved(run.read_spec_text(), str(run.spec_path)).system.reference

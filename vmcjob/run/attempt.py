@@ -23,7 +23,7 @@ from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256, why_no_start
-from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore
+from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore, peek
 from vmcjob.vmc import ranks
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 
@@ -90,7 +90,7 @@ def _read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
 def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> RunStore:
     """The run's store, made if this is the first attempt."""
     run_id = run_dir.read_record().run_id
-    if run_dir.store_path.exists():
+    if peek.exists(run_dir.store_path):
         return _adopted(RunStore.open(run_dir.store_path, "a", run_id=run_id))
     layout = Layout(
         n_train=spec.train.steps,

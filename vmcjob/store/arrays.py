@@ -8,7 +8,7 @@ import zarr
 from vmcjob.columns import Column
 from vmcjob.errors import StoreError
 from vmcjob.store.layout import ALWAYS_FINITE, EVERY, OBSERVED, SERIES, array_at, column_of
-from vmcjob.store.peek import missing_rows
+from vmcjob.store.peek import arrays_in, has_group, missing_rows
 
 
 class Arrays:
@@ -25,8 +25,8 @@ class Arrays:
     def names(self, group: str) -> list[str]:
         """The arrays of a group, as they lie on the disk, and those that it can't be without."""
         if group not in self._listed:
-            there = sorted(path.parent.name for path in (self._path / group).glob("*/zarr.json"))
             required = ("step", *(ALWAYS_FINITE if group in SERIES else ()))
+            there = arrays_in(self._path, group)
             self._listed[group] = list(dict.fromkeys((*required, *there)))
         return self._listed[group]
 
@@ -38,7 +38,7 @@ class Arrays:
     @property
     def observe_every(self) -> int | None:
         """Steps of evaluation from one observation to the next; None where nothing is observed."""
-        if not (self._path / OBSERVED / "zarr.json").exists():
+        if not has_group(self._path, OBSERVED):
             return None
         every = self._root[OBSERVED].attrs.get(EVERY)
         if not isinstance(every, int) or every < 1:

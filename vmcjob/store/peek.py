@@ -9,27 +9,53 @@ import shutil
 from pathlib import Path
 from typing import Any  # a JSON document
 
-MAX_BYTES = 2**24  # bytes of a file of metadata; ours have a few thousand
+from vmcjob.store.files import Files, archive_of, files_of, is_archived
+
+METADATA = "zarr.json"
 CURE = "restore them from a copy, or begin the run anew with vmcjob rerun"
+
+
+def exists(store: Path) -> bool:
+    """Whether there is a store, in a directory or archived, of whatever content."""
+    return store.exists() or is_archived(store)
 
 
 def attributes(store: Path) -> dict[str, Any] | None:
     """What a store says of itself; None where it has no root that can be read."""
-    root = _read_metadata(store)
+    root = _read_metadata(files_of(store), "")
     if root is None:
         return None
     found = root.get("attributes")
     return found if isinstance(found, dict) else {}
 
 
+def arrays_in(store: Path, group: str) -> list[str]:
+    """The names of the arrays of a group."""
+    files = files_of(store)
+    names = sorted(files.names(group))
+    return [name for name in names if files.has(f"{group}/{name}/{METADATA}")]
+
+
+def has_group(store: Path, group: str) -> bool:
+    """Whether a store has a group of that name."""
+    return files_of(store).has(f"{group}/{METADATA}")
+
+
 def n_rows(store: Path, name: str) -> int | None:
     """Length of an array of a store; None where its metadata cannot be read."""
-    found = _lengths(store / name)
+    found = _lengths(files_of(store), name)
     return None if found is None else found[0]
 
 
 def copy_start(store: Path, target: Path) -> None:
     """Copy what a run can begin with: all but the snapshots, which are most of the bytes."""
+    if is_archived(store):
+        from zipfile import ZipFile
+
+        with ZipFile(archive_of(store)) as archive:
+            names = archive.namelist()
+            archive.extractall(target, [n for n in names if not n.startswith("walkers/r/c/")])
+        return
 
     def snapshots(folder: str, names: list[str]) -> list[str]:
         return [name for name in names if name == "c" and os.path.basename(folder) == "r"]
@@ -44,11 +70,12 @@ def missing_rows(store: Path, name: str, n_committed: int) -> str | None:
     """
     if n_committed == 0:
         return None
-    found = _lengths(store / name)
+    files = files_of(store)
+    found = _lengths(files, name)
     if found is None:
         return f"{name} is missing; {CURE}"
     _, chunk = found
-    there = _names(store / name / "c")
+    there = files.names(f"{name}/c")
     lost = [i for i in range(-(-n_committed // chunk)) if str(i) not in there]
     if not lost:
         return None
@@ -57,9 +84,9 @@ def missing_rows(store: Path, name: str, n_committed: int) -> str | None:
     return f"rows {shown} of {name} are missing ({name}/c/{lost[0]}); {CURE}"
 
 
-def _lengths(array: Path) -> tuple[int, int] | None:
+def _lengths(files: Files, name: str) -> tuple[int, int] | None:
     """Rows of an array, and of each of its chunks."""
-    found = _read_metadata(array)
+    found = _read_metadata(files, f"{name}/")
     try:
         grid = found["chunk_grid"]["configuration"]["chunk_shape"] if found else []
         return (int(found["shape"][0]), max(1, int(grid[0]))) if found else None
@@ -67,20 +94,11 @@ def _lengths(array: Path) -> tuple[int, int] | None:
         return None
 
 
-def _read_metadata(node: Path) -> dict[str, Any] | None:
-    """The JSON of a group or an array; a file that could make a reader wait is not read."""
+def _read_metadata(files: Files, folder: str) -> dict[str, Any] | None:
+    """The JSON of a group or an array, whose folder ends with a slash."""
+    content = files.read(folder + METADATA)
     try:
-        path = node / "zarr.json"
-        if not path.is_file() or path.stat().st_size > MAX_BYTES:
-            return None
-        found = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        found = None if content is None else json.loads(content)
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, dict) else None
-
-
-def _names(folder: Path) -> set[str]:
-    try:
-        return set(os.listdir(folder))
-    except OSError:
-        return set()

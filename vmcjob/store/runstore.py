@@ -5,7 +5,6 @@ replacement the root attributes `n_committed` and `active_slot`. Before that las
 nothing of it; after it, all. A crash anywhere leaves the previous commit.
 """
 
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
@@ -14,7 +13,6 @@ from uuid import uuid4
 
 import numpy as np
 import zarr
-from zarr.storage import LocalStore
 
 from vmcjob.columns import Column
 from vmcjob.errors import StoreError
@@ -31,6 +29,8 @@ from vmcjob.store.layout import (
     build,
     build_orbitals,
 )
+from vmcjob.store.peek import exists
+from vmcjob.store.place import place_of
 from vmcjob.store.slot import Checkpoint, SlotContent, SlotDamageError, Slots
 
 # Threads that write at once: they wait for the disk, not for the processor.
@@ -79,7 +79,7 @@ class RunStore:
         """Make an empty store that appears at `path` whole or not at all, open for appending."""
         attributes = first_attributes(run_id, spec_text, provenance, ansatz_version)
         try:
-            if path.exists():
+            if exists(path):
                 raise StoreError(f"{path}: exists already; a store is never overwritten")
             remove_abandoned(path)
             # In a folder of its own: threads of a writer that failed here may still be writing.
@@ -102,13 +102,11 @@ class RunStore:
         """Open a store; with mode "a" its one writer also sweeps what a killed writer left.
 
         Args:
-            path: the store's directory.
+            path: the store's directory, or where it was before it was archived.
             mode: "r" to read, "a" to append.
             run_id: refuse a store that belongs to another run.
         """
-        if not os.path.isdir(path):  # unlike Path.is_dir, no error without permission
-            raise StoreError(f"{path}: there is no store")
-        files = DurableStore(path) if mode == "a" else LocalStore(path, read_only=True)
+        files = place_of(path, is_writable=mode == "a")
         try:
             root = zarr.open_group(
                 files, mode="r+" if mode == "a" else "r", zarr_format=3, use_consolidated=False
