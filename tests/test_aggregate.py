@@ -12,9 +12,9 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from vmcjob.aggregate import RunResult, aggregate
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES, Phase
+from vmcjob.table import RunResult, make_table
 
 N_EVALUATE = 400
 MakeRun = Callable[..., RunResult]
@@ -75,7 +75,7 @@ def make_run(tmp_path: Path) -> MakeRun:
 def test_one_run_becomes_one_row(make_run):
     """Energy, error and variance are those of the evaluation series, in its units."""
     run = make_run()
-    table = aggregate([run])
+    table = make_table([run])
     (row,) = table.rows
     assert row.name == "h2"
     assert (row.runs, row.n_steps, row.run_ids, row.seeds) == (1, N_EVALUATE, (run.run_id,), (0,))
@@ -89,7 +89,7 @@ def test_one_run_becomes_one_row(make_run):
 
 def test_training_energies_never_enter_the_table(make_run):
     """Training is biased by construction; its energies here are zero and would show."""
-    (row,) = aggregate([make_run()]).rows
+    (row,) = make_table([make_run()]).rows
     assert row.energy == pytest.approx(-1.17)
     assert row.n_steps == N_EVALUATE
 
@@ -97,7 +97,7 @@ def test_training_energies_never_enter_the_table(make_run):
 def test_seeds_of_one_job_share_a_row_and_shrink_its_error(make_run):
     """Four agreeing seeds know the energy twice as well as one."""
     runs = [make_run(seed) for seed in (3, 1, 2, 0)]
-    (row,) = aggregate(runs).rows
+    (row,) = make_table(runs).rows
     assert (row.runs, row.n_steps) == (4, 4 * N_EVALUATE)
     assert row.seeds == (0, 1, 2, 3)
     assert row.error == pytest.approx(0.0005, rel=0.2)
@@ -106,7 +106,7 @@ def test_seeds_of_one_job_share_a_row_and_shrink_its_error(make_run):
 
 def test_seeds_that_disagree_are_said_to(make_run):
     """Two optima forty error bars apart are one row whose error spans them, not converged."""
-    (row,) = aggregate([make_run(0, mean=-1.17), make_run(1, mean=-1.13)]).rows
+    (row,) = make_table([make_run(0, mean=-1.17), make_run(1, mean=-1.13)]).rows
     assert row.error > 0.02
     assert not row.converged
     assert "disagree" in row.why
@@ -117,7 +117,7 @@ def test_the_points_of_a_sweep_are_rows_in_the_order_of_the_sweep(make_run):
     runs = [
         make_run(point=MappingProxyType({"R": r}), science=f"{r}" * 32) for r in (10.0, 1.2, 2.0)
     ]
-    table = aggregate(runs)
+    table = make_table(runs)
     assert [row.name for row in table.rows] == ["h2 R=1.2", "h2 R=2.0", "h2 R=10.0"]
     assert table.rows[0].point == {"R": 1.2}
 
@@ -151,7 +151,7 @@ def test_rows_of_one_name_differ_by_what_the_user_wrote_or_by_a_run_id(one, othe
         shutil.rmtree(run.store_path)
         write_store(run.store_path, run_id, np.linspace(-1.0, -1.1, N_EVALUATE), N_EVALUATE)
         runs.append(replace(run, run_id=run_id, science_sha256=run_id, method=method))
-    table = aggregate(runs)
+    table = make_table(runs)
     assert [row.name for row in table.rows] == names
     assert [row.runs for row in table.rows] == [1, 1]
 
@@ -160,14 +160,14 @@ def test_rows_of_one_name_differ_by_what_the_user_wrote_or_by_a_run_id(one, othe
 def test_an_unfinished_run_is_excluded_with_its_state_and_standing(state, make_run):
     """A half-done evaluation is no result yet; the reader learns how far it is."""
     run = make_run(done=312, state=state)
-    table = aggregate([run])
+    table = make_table([run])
     assert table.rows == ()
     assert table.excluded == ((run.run_id, f"{state.lower()}: 312 of 400 evaluation steps"),)
 
 
 def test_a_run_that_calls_itself_finished_must_have_all_its_steps(make_run):
     """An outcome file and a store can contradict each other; the store holds the numbers."""
-    (excluded,) = aggregate([make_run(done=312)]).excluded
+    (excluded,) = make_table([make_run(done=312)]).excluded
     assert excluded.reason == "finished: 312 of 400 evaluation steps"
 
 
@@ -180,24 +180,24 @@ def test_a_run_still_in_training_says_so(make_run, tmp_path):
     checkpoint = Checkpoint("train", 3, {})
     store.commit(Commit(train=rows("train", np.zeros(3)), checkpoint=checkpoint))
     run = RunResult("h2-train", "h2", {}, 0, "a" * 64, "RUNNING", path)
-    assert aggregate([run]).excluded[0].reason == "running: 3 of 10 training steps"
+    assert make_table([run]).excluded[0].reason == "running: 3 of 10 training steps"
 
 
 def test_a_run_that_has_not_begun_has_no_results_yet(tmp_path):
     """A queued run is normal, so no talk of missing files."""
     run = RunResult("h2-q", "h2", {}, 0, "a" * 64, "QUEUED", tmp_path / "run.zarr")
-    assert aggregate([run]).excluded == (("h2-q", "queued: no results yet"),)
+    assert make_table([run]).excluded == (("h2-q", "queued: no results yet"),)
 
 
 def test_a_job_without_evaluation_has_no_energy(make_run):
     """evaluate.steps = 0 is allowed, for training alone."""
-    (excluded,) = aggregate([make_run(energies=np.empty(0))]).excluded
+    (excluded,) = make_table([make_run(energies=np.empty(0))]).excluded
     assert excluded.reason == "finished: evaluate.steps is 0"
 
 
 def test_a_single_evaluation_step_has_no_error_and_is_left_out(make_run):
     """One number cannot say how far off it is."""
-    (excluded,) = aggregate([make_run(energies=np.array([-1.0]))]).excluded
+    (excluded,) = make_table([make_run(energies=np.array([-1.0]))]).excluded
     assert excluded.reason == "finished: only one sample"
 
 
@@ -205,7 +205,7 @@ def test_energies_that_are_not_finite_are_not_averaged_away(make_run):
     """One NaN among thousands is a broken run, not a missing value."""
     energies = np.full(50, -1.0)
     energies[7] = math.nan
-    (excluded,) = aggregate([make_run(energies=energies)]).excluded
+    (excluded,) = make_table([make_run(energies=energies)]).excluded
     assert excluded.reason == "finished: 1 of 50 samples are not finite"
 
 
@@ -213,7 +213,7 @@ def test_a_damaged_store_costs_its_own_run_only(make_run):
     """The error's own words are the reason; the other run still makes its row."""
     broken, sound = make_run(0), make_run(1)
     (broken.store_path / "zarr.json").write_text("{ half a")
-    table = aggregate([broken, sound])
+    table = make_table([broken, sound])
     assert [row.run_ids for row in table.rows] == [(sound.run_id,)]
     assert table.excluded[0].run_id == broken.run_id
     assert "not a readable Zarr store" in table.excluded[0].reason
@@ -226,7 +226,7 @@ def test_a_flipped_bit_in_the_energies_is_not_averaged(make_run):
     data = bytearray(chunk.read_bytes())
     data[100] ^= 1
     chunk.write_bytes(data)
-    table = aggregate([run])
+    table = make_table([run])
     assert table.rows == ()
     assert "evaluate/energy is not readable" in table.excluded[0].reason
 
@@ -236,7 +236,7 @@ def test_the_store_of_another_run_is_not_used(make_run):
     first, second = make_run(0), make_run(1)
     shutil.rmtree(second.store_path)
     shutil.copytree(first.store_path, second.store_path)
-    table = aggregate([first, second])
+    table = make_table([first, second])
     assert [row.runs for row in table.rows] == [1]
     assert f"belongs to run {first.run_id}" in table.excluded[0].reason
 
@@ -244,7 +244,7 @@ def test_the_store_of_another_run_is_not_used(make_run):
 def test_a_run_given_twice_counts_once(make_run):
     """Overlapping selectors must not make a run its own confirmation."""
     run = make_run()
-    table = aggregate([run, run])
+    table = make_table([run, run])
     assert table.rows[0].runs == 1
     assert table.excluded == ((run.run_id, "given twice, counted once"),)
 
@@ -252,7 +252,7 @@ def test_a_run_given_twice_counts_once(make_run):
 def test_every_run_is_in_a_row_or_excluded(make_run):
     """The invariant of the table: nothing vanishes."""
     runs = [make_run(0), make_run(1), make_run(2, done=10, state="RUNNING"), make_run(3, done=9)]
-    table = aggregate(runs)
+    table = make_table(runs)
     named = [run_id for row in table.rows for run_id in row.run_ids]
     named += [run_id for run_id, _ in table.excluded]
     assert sorted(named) == sorted(run.run_id for run in runs)
@@ -260,7 +260,7 @@ def test_every_run_is_in_a_row_or_excluded(make_run):
 
 def test_no_runs_make_an_empty_table():
     """An empty answer is an answer, with its schema."""
-    assert aggregate([]).to_json() == {
+    assert make_table([]).to_json() == {
         "schema_version": 1,
         "rows": [],
         "excluded": [],
@@ -271,7 +271,7 @@ def test_no_runs_make_an_empty_table():
 def test_the_json_has_the_promised_fields_and_survives_strict_parsers(make_run):
     """Scripts rely on these names; NaN and infinity are not JSON."""
     runs = [make_run(point={"R": 1.2}), make_run(1, done=3, state="DEAD")]
-    document = json.loads(json.dumps(aggregate(runs).to_json(), allow_nan=False))
+    document = json.loads(json.dumps(make_table(runs).to_json(), allow_nan=False))
     assert document["schema_version"] == 1
     promised = {"name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"}
     assert promised | {"converged", "run_ids"} <= set(document["rows"][0])
@@ -283,7 +283,7 @@ def test_the_json_has_the_promised_fields_and_survives_strict_parsers(make_run):
 
 def test_the_csv_reads_back_to_the_same_digits(make_run):
     """A table for a spreadsheet may be ugly, but not rounded."""
-    table = aggregate([make_run(0), make_run(1), make_run(point={"R": 1.2}, science="b" * 64)])
+    table = make_table([make_run(0), make_run(1), make_run(point={"R": 1.2}, science="b" * 64)])
     lines = list(csv.DictReader(table.to_csv().splitlines()))
     assert [line["name"] for line in lines] == ["h2", "h2 R=1.2"]
     assert [float(line["energy"]) for line in lines] == [row.energy for row in table.rows]
@@ -295,7 +295,7 @@ def test_the_csv_reads_back_to_the_same_digits(make_run):
 def test_the_reference_goes_along_and_may_be_missing(make_run):
     """What the spec calls the exact energy stands beside the result, in CSV and in JSON."""
     runs = [replace(make_run(), reference=-1.174476), make_run(point={"R": 1.2}, science="b" * 64)]
-    table = aggregate(runs)
+    table = make_table(runs)
     assert [line["reference"] for line in csv.DictReader(table.to_csv().splitlines())] == [
         "-1.174476",
         "",

@@ -46,7 +46,11 @@ ROOMS: dict[str, set[str]] = {
     "prune": {"rundir", "status", "scheduler"} | BASE,
     "store": {"columns"} | BASE,
     "stats": set(),
-    "aggregate": {"store", "stats", "verdict"} | BASE,
+    "frames": {"columns"} | BASE,
+    "table": {"store", "stats", "verdict", "frames"} | BASE,
+    # what a notebook opens: it reads everything and starts nothing
+    "analysis": {"rundir", "status", "spec", "store", "stats", "table", "frames", "run", "vmc"}
+    | BASE,
     "verdict": {"stats"},
     "reaction": set(),
     "units": set(),
@@ -60,11 +64,23 @@ ROOMS: dict[str, set[str]] = {
 }
 DOORS = {"cli", "__main__", "__init__"}  # may open every room
 HEAVY = {
-    "jax": {"fwdlap", "vmc", "run"},
+    "jax": {"fwdlap", "vmc", "run", "analysis"},
     "flax": {"vmc"},
     "zarr": {"store"},
     "numpy": {
-        *("store", "stats", "aggregate", "verdict", "curve", "plot", "run", "vmc", "fwdlap"),
+        *(
+            "store",
+            "stats",
+            "table",
+            "verdict",
+            "frames",
+            "analysis",
+            "curve",
+            "plot",
+            "run",
+            "vmc",
+            "fwdlap",
+        ),
         *("observables", "observed"),
     },
     "submitit": {"scheduler"},
@@ -72,6 +88,9 @@ HEAVY = {
     "optax": {"vmc"},
     "pyscf": {"vmc", "curve"},
     "matplotlib": {"plot"},
+    "xarray": {"frames"},
+    "pandas": {"frames"},
+    "pyarrow": {"frames"},
     "typer": {"cli"},
     "rich": {"cli"},
     "tomli": {"document"},
@@ -143,6 +162,18 @@ def test_no_backend_is_spoken_to_but_through_the_contract(path: Path) -> None:
         is_at_home = _dotted(path).startswith((home, "vmcjob.scheduler.__init__"))
         assert is_at_home or not [name for name in imports(path) if name.startswith(home)]
     assert "job_name is" not in path.read_text("utf-8")
+
+
+def test_a_notebook_pays_for_what_it_uses() -> None:
+    """`import vmcjob` is a moment, and no door of it is missing."""
+    program = "import sys, vmcjob; print(*sys.modules); vmcjob.open_run; print(dir(vmcjob))"
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    loaded, names = done.stdout.splitlines()
+    ours = {name for name in loaded.split() if name.startswith("vmcjob")}
+    assert ours == {"vmcjob"}
+    assert not {"jax", "numpy", "zarr", "xarray", "pandas"} & set(loaded.split())
+    assert "open_runs" in names
 
 
 @pytest.mark.parametrize("room", ["status", "scheduler", "supervisor", "store.peek", "prune"])

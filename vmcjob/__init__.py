@@ -1,3 +1,26 @@
-"""From a TOML job spec to a variational Monte Carlo energy with an honest error bar."""
+"""From a TOML job spec to a variational Monte Carlo energy with an honest error bar.
+
+For notebooks: `open_run`, `open_runs` and `aggregate`. Nothing at all is imported before one of
+them is asked for: the command's own start has promised so.
+"""
+
+TYPE_CHECKING = False  # as typing's, without importing it
+if TYPE_CHECKING:
+    from vmcjob.analysis import aggregate, open_run, open_runs
 
 __version__ = "0.1.0"
+__all__ = ["__version__", "aggregate", "open_run", "open_runs"]
+
+
+def __getattr__(name: str) -> object:
+    """One of the above, from the room that has it."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module("vmcjob.analysis"), name)
+
+
+def __dir__() -> list[str]:
+    """What a notebook completes."""
+    return __all__

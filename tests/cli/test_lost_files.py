@@ -10,13 +10,13 @@ from tests.cli.shell import Shell, finish
 from tests.runs import make_run
 from tests.submissions import submit_here
 from tests.test_aggregate import N_EVALUATE, rows, write_store
-from vmcjob.aggregate import RunResult, aggregate
 from vmcjob.errors import StoreError
 from vmcjob.plan import make_plan
 from vmcjob.rundir import RunDir, list_runs, select
 from vmcjob.spec import parse_spec
 from vmcjob.status import examine
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore, extend
+from vmcjob.table import RunResult, make_table
 
 LOST_RECORD = (
     "{path}: was a run, and its run.json is lost, which alone says what it is; restore that file, "
@@ -47,7 +47,7 @@ def test_a_lost_chunk_is_damage_to_status_and_aggregate(tmp_path: Path) -> None:
     assert examine(run).message == LOST_ROWS
     result = RunResult(run.path.name, "h2", {}, 0, "a" * 64, "FINISHED", run.store_path)
     reason = f"finished: {run.store_path}: {LOST_ROWS}"
-    assert aggregate([result]).excluded == ((run.path.name, reason),)
+    assert make_table([result]).excluded == ((run.path.name, reason),)
 
 
 @pytest.mark.parametrize(

@@ -18,9 +18,9 @@ from tests.store.reference import (
     number_committed,
     rows,
 )
-from vmcjob.aggregate import RunResult, aggregate
 from vmcjob.errors import StoreError
 from vmcjob.store import RunStore
+from vmcjob.table import RunResult, make_table
 
 
 @pytest.fixture
@@ -231,7 +231,7 @@ def test_no_damage_leads_to_a_traceback_or_to_other_energies(path, tmp_path, cas
         shutil.copytree(path, copy)
         mutate(rng.choice(sorted(file for file in copy.rglob("*") if file.is_file())), rng)
         run = RunResult("h2-0123", "h2", {}, 0, "a" * 64, "FINISHED", copy)
-        table = aggregate([run])
+        table = make_table([run])
         assert len(table.rows) + len(table.excluded) == 1
         for row in table.rows:
             assert row.energy == pytest.approx(expected.mean(), rel=1e-14)

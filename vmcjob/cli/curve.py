@@ -11,11 +11,11 @@ from vmcjob.cli.text import align_facts, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
-    from vmcjob.aggregate import Row
     from vmcjob.curve import Fit, Value
     from vmcjob.plot import CurvePoint
     from vmcjob.rundir import RunDir
     from vmcjob.spec import JobSpec
+    from vmcjob.table import Row
 
 N_DIATOMIC = 2
 MAX_NAMED = 5  # rows in a sentence

@@ -8,10 +8,10 @@ from vmcjob.cli.screen import put, put_table, say
 from vmcjob.cli.text import Cell, format_energy
 
 if TYPE_CHECKING:
-    from vmcjob.aggregate import Table
     from vmcjob.observed import Observation
     from vmcjob.stats import Estimate
     from vmcjob.status import Row
+    from vmcjob.table import Table
 
 
 class ObservationLine(NamedTuple):

@@ -18,7 +18,7 @@ from vmcjob.errors import IncompleteError, UsageError
 from vmcjob.units import PER_HARTREE, EnergyUnit
 
 if TYPE_CHECKING:
-    from vmcjob.aggregate import Row, Table
+    from vmcjob.table import Row, Table
 
 
 def _verdict(row: "Row") -> Cell:

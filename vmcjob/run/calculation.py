@@ -124,7 +124,7 @@ def build(
             f"use a multiple of {n_devices}"
         )
     system = make_system(spec.system)
-    ansatz = _ansatz(spec.ansatz, system)
+    ansatz = make_ansatz(spec.ansatz, system)
     vmc = Vmc(
         psi=make_psi(ansatz),
         hamiltonian=molecular_hamiltonian(),
@@ -183,7 +183,8 @@ def describe_blocks(calculation: Calculation) -> Iterator[str]:
         yield f"K-FAC: {kind}: {len(names) if 'Kronecker' in kind else ', '.join(names)}"
 
 
-def _ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
+def make_ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
+    """The wave function of a spec, as a flax module."""
     match options:
         case jobspec.FermiNet():
             orbitals = FermiNet(

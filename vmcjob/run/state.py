@@ -8,7 +8,7 @@ from jax.tree_util import keystr, tree_flatten_with_path
 
 from vmcjob.errors import StoreError
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LoopState
+from vmcjob.vmc.contracts import ChainState, LoopState, Params
 
 WALKERS = "walkers"
 
@@ -60,6 +60,19 @@ def take_over(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
         raise StoreError(f"train.start_from: a run of {found} electrons, and this one has {wanted}")
     chain = state.chain._replace(r=devices.shard(r[np.arange(n_walkers) % len(r)]))
     return like._replace(params=state.params, chain=chain)
+
+
+def params_from(arrays: Mapping[str, np.ndarray], like: Params) -> Params:
+    """The parameters in a checkpoint, as a tree of NumPy arrays like that of their shapes.
+
+    Raises StoreError if they are of another wave function.
+    """
+    template = LoopState(like, None, ChainState(None, None))  # pyright: ignore[reportArgumentType] -- no leaves
+    leaves, structure = tree_flatten_with_path(template)
+    found = [
+        _checked(arrays, keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves
+    ]
+    return jax.tree.unflatten(structure, found).params
 
 
 def _without_walkers(state: LoopState) -> LoopState:

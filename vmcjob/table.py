@@ -7,16 +7,23 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from vmcjob.errors import StoreError
+from vmcjob.frames import to_dataframe, to_dataset
 from vmcjob.stats import Estimate, estimate, pool
 from vmcjob.store import RunStore, peek
 from vmcjob.verdict import findings
 
+if TYPE_CHECKING:
+    from vmcjob.frames import DataFrame, Dataset
+
 SCHEMA_VERSION = 1
+UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
+    ("energy", "error", "reference", "hartree_fock"), "hartree"
+)
 NOT_IN_CSV = {"findings", "point", "science_sha256"}  # fields of a row; `why` has the findings
 MAX_DIFFERENCES = 2  # keys of a spec that the name of a row has room for
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
@@ -85,6 +92,28 @@ class Table:
             "contained": [exclusion._asdict() for exclusion in self.contained],
         }
 
+    def to_columns(self) -> dict[str, list[Any]]:
+        """The columns of `to_csv` by name, with numbers as numbers and None for what is not known.
+
+        Lists within a cell are texts, separated by spaces.
+        """
+        coordinates = list(dict.fromkeys(key for row in self.rows for key in row.point))
+        names = [item.name for item in fields(Row) if item.name not in NOT_IN_CSV]
+        found: dict[str, list[Any]] = {
+            name: [_plain(getattr(row, name)) for row in self.rows] for name in names
+        }
+        for key in coordinates:
+            found[key] = [row.point.get(key) for row in self.rows]
+        return found
+
+    def to_dataframe(self) -> "DataFrame":
+        """A pandas data frame, a line for each row; needs pandas."""
+        return to_dataframe(self.to_columns())
+
+    def to_dataset(self) -> "Dataset":
+        """An xarray dataset along "row", with units; needs xarray."""
+        return to_dataset(self.to_columns(), UNITS, {"schema_version": SCHEMA_VERSION})
+
     def to_csv(self) -> str:
         """One line per row, every digit kept; lists within a cell are separated by spaces.
 
@@ -92,12 +121,10 @@ class Table:
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
-        coordinates = list(dict.fromkeys(key for row in self.rows for key in row.point))
-        columns = [item.name for item in fields(Row) if item.name not in NOT_IN_CSV]
-        writer.writerow([*columns, *coordinates])
-        for row in self.rows:
-            point = [_cell(row.point.get(key)) for key in coordinates]
-            writer.writerow([_cell(getattr(row, column)) for column in columns] + point)
+        columns = self.to_columns()
+        writer.writerow(columns)
+        for cells in zip(*columns.values(), strict=True):
+            writer.writerow([_cell(value) for value in cells])
         return text.getvalue()
 
 
@@ -117,7 +144,7 @@ class _UnusableError(Exception):
     """Why a run cannot be in the table."""
 
 
-def aggregate(runs: Iterable[RunResult]) -> Table:
+def make_table(runs: Iterable[RunResult]) -> Table:
     """One row per system and method, pooled over seeds; every other run excluded with a reason."""
     found: dict[str, _Evaluated] = {}
     excluded: list[Exclusion] = []
@@ -250,9 +277,12 @@ def _differences(methods: Sequence[Mapping[str, int | float | str]]) -> list[str
     return words if is_told else [""] * len(methods)
 
 
+def _plain(value: object) -> object:
+    """A value that has room in a cell."""
+    return " ".join(map(str, value)) if isinstance(value, tuple) else value
+
+
 def _cell(value: object) -> str:
-    if isinstance(value, tuple):
-        return " ".join(str(item) for item in value)
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,126 @@
+"""One run as a notebook has it: its series as labelled datasets, its energy, its wave function."""
+
+from collections.abc import Mapping
+from functools import cached_property
+from glob import glob
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from vmcjob.errors import NotFoundError, StoreError
+from vmcjob.frames import to_labelled, to_tree, to_walkers
+from vmcjob.rundir import RunDir
+from vmcjob.spec import JobSpec, load_resolved
+from vmcjob.stats import Estimate, estimate
+from vmcjob.store import RunStore
+from vmcjob.store.layout import OBSERVED, Phase
+
+if TYPE_CHECKING:
+    from vmcjob.analysis.wavefunction import TrainedWaveFunction
+    from vmcjob.frames import Dataset, DataTree
+
+
+def open_run(path: str | Path) -> "Run":
+    """A run by its directory, live, finished or archived; what was committed by now.
+
+    Raises NotFoundError where there is no run, StoreError where it has no results yet.
+    """
+    run = RunDir.open(Path(path))
+    return Run(run, RunStore.open(run.store_path, run_id=run.read_record().run_id))
+
+
+def open_runs(pattern: str | Path = "runs/*") -> "list[Run]":
+    """All runs whose directories match a glob and which have results, by name.
+
+    Raises NotFoundError where there is none.
+    """
+    found = [Path(name) for name in sorted(glob(str(pattern))) if RunDir(Path(name)).exists]
+    runs = [open_run(path) for path in found if RunDir(path).has_results]
+    if not runs:
+        raise NotFoundError(f"{pattern}: matches no run that has results")
+    return runs
+
+
+class Run:
+    """What one run has computed. Datasets are read when first asked for, and then kept."""
+
+    def __init__(self, directory: RunDir, store: RunStore) -> None:
+        """Use `open_run`."""
+        self._directory, self._store = directory, store
+
+    def __repr__(self) -> str:
+        n = self._store.n_committed
+        return f"<run {self.run_id}: {n['train']} training, {n['evaluate']} evaluation steps>"
+
+    @property
+    def path(self) -> Path:
+        """Its directory."""
+        return self._directory.path
+
+    @property
+    def run_id(self) -> str:
+        """Its name and the hash of all that decides its numbers."""
+        return self._store.attrs["run_id"]
+
+    @cached_property
+    def spec(self) -> JobSpec:
+        """The resolved spec, every key with its value."""
+        return load_resolved(self._directory.read_spec_text(), str(self._directory.spec_path))
+
+    @property
+    def provenance(self) -> Mapping[str, Any]:  # JSON
+        """What else decided the numbers: versions, devices, precision, image."""
+        return self._store.attrs["provenance"]
+
+    @cached_property
+    def train(self) -> "Dataset":
+        """The training, step by step."""
+        return self._series("train")
+
+    @cached_property
+    def evaluate(self) -> "Dataset":
+        """The evaluation, step by step; what results come from."""
+        return self._series("evaluate")
+
+    @cached_property
+    def observed(self) -> "Dataset":
+        """What was measured beside the energy; empty where nothing was."""
+        rows = self._store.observed()
+        columns = self._store.columns(OBSERVED) if rows else {}
+        return to_labelled(columns, rows or {"step": []}, self._facts)  # pyright: ignore[reportArgumentType] -- no steps
+
+    @cached_property
+    def walkers(self) -> "Dataset":
+        """Snapshots of all walkers during evaluation, r in bohr."""
+        return to_walkers(*self._store.snapshots(), self.spec.system.n_up, self._facts)
+
+    @property
+    def tree(self) -> "DataTree":
+        """All of these under one root."""
+        groups = ("train", "evaluate", "observed", "walkers")
+        return to_tree({name: getattr(self, name) for name in groups})
+
+    @property
+    def energy(self) -> Estimate:
+        """Mean of the evaluation with its honest error, hartree."""
+        series = self._store.series("evaluate")
+        return estimate(series["energy"], variance=series["variance"])
+
+    def wave_function(self) -> "TrainedWaveFunction":
+        """The wave function of the last commit: of a finished run, the one that was evaluated.
+
+        Imports JAX. Raises StoreError where nothing is committed yet.
+        """
+        from vmcjob.analysis.wavefunction import restore
+
+        found = self._store.checkpoint()
+        if found is None:
+            raise StoreError(f"{self.path}: there is no checkpoint yet")
+        return restore(self.spec, found.checkpoint.arrays)
+
+    def _series(self, phase: Phase) -> "Dataset":
+        return to_labelled(self._store.columns(phase), self._store.series(phase), self._facts)
+
+    @property
+    def _facts(self) -> dict[str, Any]:
+        """Attributes of every dataset."""
+        return {"run_id": self.run_id, "path": str(self.path)}

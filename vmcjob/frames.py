@@ -1,0 +1,120 @@
+"""Labelled tables and arrays for notebooks, by packages that a run does not need.
+
+They are of the extra "notebook": xarray, which brings pandas, and pyarrow for Parquet. Whoever
+lacks one is told so in a sentence.
+"""
+
+from collections.abc import Mapping, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from vmcjob.columns import Column
+from vmcjob.errors import UsageError
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from xarray import Dataset, DataTree
+
+Cells = Mapping[str, Sequence[Any]]  # columns of a table by name: numbers, texts, None
+
+
+def to_dataframe(cells: Cells) -> "DataFrame":
+    """A table as a data frame, a line for each row."""
+    return _load("pandas").DataFrame(dict(cells))
+
+
+def to_dataset(cells: Cells, units: Mapping[str, str], attributes: Mapping[str, Any]) -> Any:
+    """A table as an xarray dataset along "row", whose coordinate is the rows' names."""
+    xarray = _load("xarray")
+    variables = {
+        name: ("row", _column(values), {"units": units[name]} if name in units else {})
+        for name, values in cells.items()
+        if name != "name"
+    }
+    names = np.array([str(name) for name in cells["name"]])
+    return xarray.Dataset(variables, {"row": names}, dict(attributes))
+
+
+def write_parquet(cells: Cells, path: Path) -> None:
+    """A table as a Parquet file; OSError where it cannot be written."""
+    arrow = _load("pyarrow")
+    table = arrow.table({name: list(values) for name, values in cells.items()})
+    _load("pyarrow.parquet").write_table(table, path)
+
+
+def write_netcdf(dataset: "Dataset", path: Path) -> None:
+    """A dataset as a netCDF file, by scipy, which is always there."""
+    dataset.to_netcdf(path, engine="scipy")
+
+
+def to_labelled(
+    columns: Mapping[str, Column], arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
+) -> "Dataset":
+    """A series as a dataset along "step", with the units and long names of its columns.
+
+    An axis has coordinates where its elements have: their own, or the middle of each bin. Edges of
+    bins are the attribute `<axis>_edges`.
+    """
+    xarray = _load("xarray")
+    variables: dict[str, Any] = {}  # as xarray takes them
+    coordinates: dict[str, Any] = {"step": ("step", arrays["step"], {"long_name": "step"})}
+    for name, column in columns.items():
+        about: dict[str, Any] = {"units": column.units, "long_name": column.long_name}
+        for axis in column.axes:
+            places = np.asarray(axis.coordinates)
+            if len(places) not in (0, axis.length):
+                about[f"{axis.name}_edges"] = places
+            if len(places) == axis.length + 1:
+                places = 0.5 * (places[1:] + places[:-1])
+            if len(places) == axis.length:
+                coordinates.setdefault(axis.name, (axis.name, places, {"units": axis.units}))
+        dimensions = ("step", *(axis.name for axis in column.axes))
+        variables[name] = (dimensions, arrays[name], about)
+    return xarray.Dataset(variables, coordinates, dict(attributes))
+
+
+def to_walkers(
+    steps: np.ndarray, r: np.ndarray, n_up: int, attributes: Mapping[str, Any]
+) -> "Dataset":
+    """Snapshots of walkers as a dataset; electrons of spin up come first."""
+    spins = np.where(np.arange(r.shape[2]) < n_up, "up", "down")
+    about = {"units": "bohr", "long_name": "electron positions"}
+    coordinates = {
+        "step": ("snapshot", steps, {"long_name": "evaluate step of the snapshot"}),
+        "spin": ("electron", spins),
+        "xyz": ["x", "y", "z"],
+    }
+    variables = {"r": (("snapshot", "walker", "electron", "xyz"), r, about)}
+    return _load("xarray").Dataset(variables, coordinates, dict(attributes))
+
+
+def to_tree(groups: Mapping[str, "Dataset"]) -> "DataTree":
+    """Several datasets under one root."""
+    return _load("xarray").DataTree.from_dict(dict(groups))
+
+
+def _column(values: Sequence[Any]) -> np.ndarray:
+    """A column in the type that suits it: numbers with NaN, or texts, for what is not there."""
+    known = [value for value in values if value is not None]
+    if known and all(isinstance(value, bool | int) for value in values):
+        return np.array(values)
+    if all(isinstance(value, int | float) for value in known):
+        return np.array([np.nan if value is None else value for value in values], float)
+    return np.array(["" if value is None else str(value) for value in values])
+
+
+def _load(name: str) -> Any:  # a module: pyright knows those that are installed
+    """An optional package; UsageError says how to get it."""
+    try:
+        return import_module(name)
+    except ModuleNotFoundError as error:
+        package = name.partition(".")[0]
+        if error.name not in (name, package):
+            raise
+        raise UsageError(
+            f"this needs the package {package}, which is not installed: "
+            "pip install 'vmcjob[notebook]' brings it"
+        ) from None
