@@ -9,9 +9,10 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
+from tests.updates import Updating
 from vmcjob.vmc.ansatz import WaveFunction, make_orbitals, make_psi
 from vmcjob.vmc.ansatz.determinants import Stacks
-from vmcjob.vmc.contracts import LogPsi, Nuclei, Optimizer, Params, Psi, SignedWaveFunction
+from vmcjob.vmc.contracts import LogPsi, Nuclei, Params, Psi, SignedWaveFunction
 from vmcjob.vmc.hamiltonian import Hamiltonian, molecular_hamiltonian
 from vmcjob.vmc.loop import Vmc
 from vmcjob.vmc.system import System, nuclei_of
@@ -65,9 +66,7 @@ def make_local_energy(log_psi: LogPsi, system: System) -> LocalEnergy:
     return local_energy
 
 
-def make_vmc(
-    log_psi: LogPsi, local_energy: LocalEnergy, optimizer: Optimizer, **options: Any
-) -> Vmc:
+def make_vmc(log_psi: LogPsi, local_energy: LocalEnergy, updating: Updating, **options: Any) -> Vmc:
     """A calculation whose local energies are those given."""
 
     def term(
@@ -80,6 +79,7 @@ def make_vmc(
         psi=unsigned(log_psi),
         hamiltonian=Hamiltonian({"all": term}),
         nuclei=Nuclei(jnp.zeros((0, 3)), jnp.zeros(0)),
-        make_optimizer=lambda log_psi, local_energies: optimizer,
+        make_optimizer=lambda log_psi, local_energies: updating.optimizer,
+        rule=updating.rule,
         **options,
     )

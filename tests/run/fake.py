@@ -17,7 +17,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from vmcjob.run import attempt
-from vmcjob.run.calculation import average_from, learning_rate
+from vmcjob.run.calculation import average_from
+from vmcjob.run.optimizer import COLUMNS, learning_rate
 from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.spec import JobSpec
 from vmcjob.vmc import devices, ranks
@@ -135,7 +136,7 @@ class HarmonicWell:
         median: Number = np.median(ranks.exchange(e_loc))
         trust = Trust(one, one)  # pyright: ignore[reportArgumentType]
         info = StepInfo(energy, variance, acceptance, width, update, is_finite, median, trust)
-        return new, info
+        return new, info._replace(told=dict.fromkeys(COLUMNS[type(self.spec.optimizer)], one))
 
     def _pretrain(
         self, state: LoopState, acceptance: Number, index: int, kind: Stream

@@ -18,7 +18,7 @@ from tests.run.harness import (
     signal_when,
     start,
 )
-from vmcjob.run.calculation import learning_rate
+from vmcjob.run.optimizer import learning_rate
 from vmcjob.run.rollback import FIRST_TRY, Cause, RetryPolicy, Rollback
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.spec import Sr, parse_spec

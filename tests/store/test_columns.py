@@ -105,6 +105,15 @@ def test_a_column_that_is_not_there_is_missing(tmp_path: Path) -> None:
     assert "ess" in reader.series("train")
 
 
+def test_columns_that_a_store_has_never_heard_of_are_left_out(tmp_path: Path) -> None:
+    """A run of before goes on, its optimizer tells more now, and old rows would have nothing."""
+    store = create(tmp_path / "run.zarr")
+    train = {name: np.ones(2) for name in (*SERIES["train"], "damping", "later")}
+    store.commit(Commit(checkpoint=Checkpoint("train", 2, {}), train=train))
+    assert "later" not in RunStore.open(store.path).series("train")
+    np.testing.assert_array_equal(store.series("train")["damping"], 1.0)
+
+
 def test_rows_that_a_store_waits_for_must_come(tmp_path: Path) -> None:
     """A column left out, and an observation that is due, would be NaN for ever."""
     store = create(tmp_path / "run.zarr")

@@ -28,7 +28,7 @@ from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.run.state import from_arrays, to_arrays
 from vmcjob.spec import parse_spec
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LocalEnergies, Params
+from vmcjob.vmc.contracts import Batch, LocalEnergies, LogPsi, Params
 from vmcjob.vmc.damping import Adaptation, Trial
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.kfac import Kfac
@@ -75,6 +75,12 @@ def make_adaptation(**changes: Any) -> Adaptation:
     return Adaptation(**(options | changes))
 
 
+def measured(log_psi: LogPsi, params: Params, r: Array, e_loc: Array, step: Array) -> Batch:
+    """Walkers with their log|ψ| and clipped local energies; deviations do not matter here."""
+    log_abs = jax.vmap(log_psi, (None, 0))(params, r)
+    return Batch(r, log_abs, e_loc, jnp.zeros_like(e_loc), step)
+
+
 class Judgement(NamedTuple):
     """Of a step of which nothing was expected."""
 
@@ -88,8 +94,9 @@ def judge(adaptation: Adaptation, params: Params, delta: Array, r: np.ndarray) -
     def judge_here(r: Array, params: Params) -> Judgement:
         e_loc = adaptation.local_energies(params, r)
         clipped, _ = adaptation.clipping.apply(e_loc)
-        trial = Trial(params, delta, r, clipped, jnp.zeros(()))
-        damping = adaptation.after(jnp.asarray(0), jnp.asarray(DAMPING), trial)
+        batch = measured(adaptation.log_psi, params, r, clipped, jnp.asarray(0))
+        trial = Trial(params, delta, batch, jnp.zeros(()))
+        damping = adaptation.after(jnp.asarray(DAMPING), trial)
         return Judgement(adaptation.reduction(trial), damping)
 
     return devices.unreplicate(devices.pmap(judge_here)(devices.shard(r), params))
@@ -173,8 +180,8 @@ def test_damping_is_adapted_every_so_many_steps() -> None:
         r, damping = given
         e_loc = jax.vmap(local_energy, (None, 0))(params, r)
         # Nothing was expected, and less than that came of it.
-        trial = Trial(params, jnp.array([1.0]), r, e_loc, jnp.zeros(()))
-        return adaptation.after(step, damping, trial)
+        batch = measured(log_psi, params, r, e_loc, step)
+        return adaptation.after(damping, Trial(params, jnp.array([1.0]), batch, jnp.zeros(())))
 
     mapped, damping, found = devices.pmap(after), devices.replicate(np.array(DAMPING)), []
     for step in range(7):
@@ -192,9 +199,8 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
         "damping_adaptation_decay = 0.8\nl2 = 0.5\nclip = 4.0\n",
         "job.toml",
     ).points
-    first, second = (
-        build(point.spec, care=care).vmc.optimizer for care in (FIRST_TRY, RetryPolicy(1, 2))
-    )
+    vmc, again = (build(point.spec, care=care).vmc for care in (FIRST_TRY, RetryPolicy(1, 2)))
+    first, second = vmc.optimizer, again.optimizer
     assert isinstance(first, Kfac)
     assert isinstance(second, Kfac)
     assert (first.estimation_mode, first.seed) == ("fisher_gradients", 3)
@@ -204,7 +210,7 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
     assert isinstance(smaller, Adaptation)
     assert (damping.initial, damping.minimum, damping.maximum) == (0.01, 1e-4, 1.0)
     assert (damping.period, damping.decay, damping.l2) == (7, 0.8, 0.5)
-    assert damping.clipping == first.clipping == Clipping(4.0, "median")
+    assert damping.clipping == vmc.rule.clipping == Clipping(4.0, "median")
 
 
 @pytest.mark.slow

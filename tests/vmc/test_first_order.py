@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.flatten_util import ravel_pytree
 
+from tests.updates import Updating
 from tests.wavefunctions import Clamped
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import WaveFunction
@@ -16,6 +17,7 @@ from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.first_order import FirstOrder, adam, lamb
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.system import System
+from vmcjob.vmc.update import UpdateRule
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
 NET = Clamped(WaveFunction(FermiNet(HELIUM, 1, True, 1, 4, 4)), HELIUM)
@@ -51,14 +53,15 @@ def test_three_steps_equal_the_formulas(make: Any, epsilon: float) -> None:
     rng = np.random.default_rng(0)
     r, e_loc = rng.standard_normal((3, 16, 2, 3)), rng.standard_normal((3, 16))
     params = jax.jit(NET.init)(jax.random.key(0), jnp.asarray(r[0, 0]))
-    optimizer = FirstOrder(LOG_PSI, Decay(0.1, 2.0), make(0.8, 0.9), Clipping(1e9, "mean"))
+    rule = UpdateRule(Decay(0.1, 2.0), Clipping(1e9, "mean"))
+    optimizer = Updating(LOG_PSI, FirstOrder(LOG_PSI, make(0.8, 0.9)), rule)
     mapped = devices.pmap(lambda given, step: optimizer.update(*given, step=step))
     state = devices.replicate((params, optimizer.init(params)))
     arrays = [np.asarray(leaf) for leaf in jax.tree.leaves(params)]
     mean, square = ([np.zeros_like(array) for array in arrays] for _ in range(2))
     for step in range(3):
         given = (*state, devices.shard(r[step]), devices.shard(e_loc[step]))
-        *state, info = mapped(given, jnp.asarray(step))
+        *state, info, _, _ = mapped(given, jnp.asarray(step))
         now = jax.tree.unflatten(jax.tree.structure(params), arrays)
         gradient = energy_gradient(now, r[step], e_loc[step])
         mean = [0.8 * m + 0.2 * g for m, g in zip(mean, gradient, strict=True)]

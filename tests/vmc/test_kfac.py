@@ -18,6 +18,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tests.ansatze import small_ferminet
+from tests.updates import Updating
 from tests.wavefunctions import Clamped, make_local_energy, make_vmc
 from vmcjob.errors import UsageError
 from vmcjob.run.calculation import build
@@ -42,24 +43,25 @@ CONSTANT = Decay(1e-2, math.inf)  # between inversions, a decay would reach some
 REPOSITORY = Path(__file__).parents[2]
 
 
-def make_kfac(log_psi: LogPsi, n_electrons: int = 2, **changes: Any) -> Kfac:
+def make_kfac(log_psi: LogPsi, n_electrons: int = 2, **changes: Any) -> Updating:
     """K-FAC with a strong damping that neither clips nor constrains, and forgets nothing."""
     options: dict[str, Any] = {
+        "n_electrons": n_electrons,
         "learning_rate": Decay(0.1, 100.0),
+        "norm_constraint": 1e9,
+        "clipping": Clipping(1e9, "mean"),
         "damping": Decay(1e-2, 10.0, 5e-3),
         "momentum": 0.0,
-        "norm_constraint": 1e9,
         "curvature_decay": 0.9,
         "inverse_period": 1,
         "is_inverse_exact": True,
         "estimation_mode": "fisher_exact",
         "burn_in": 0,
         "l2": 0.0,
-        "clipping": Clipping(1e9, "mean"),
         "seed": 0,
         "stream": 0,
     }
-    return Kfac(log_psi, n_electrons, **(options | changes))
+    return Updating.make(log_psi, Kfac, options | changes)
 
 
 class Batch(NamedTuple):
@@ -74,7 +76,7 @@ def random_batch(seed: int, n_electrons: int = 2, n_walkers: int = 32) -> Batch:
     return Batch(rng.standard_normal((n_walkers, n_electrons, 3)), rng.standard_normal(n_walkers))
 
 
-def updates(optimizer: Kfac, params: Params, batches: list[Batch]) -> list[np.ndarray]:
+def updates(optimizer: Updating, params: Params, batches: list[Batch]) -> list[np.ndarray]:
     """The changes of the flat parameters by one update after the other, on all devices."""
     mapped = devices.pmap(lambda given, step: optimizer.update(*given, step=step)[:2])
     state = devices.replicate((params, jax.jit(optimizer.init)(params)))
@@ -115,11 +117,12 @@ def explicit_scores(log_psi: LogPsi, params: Params, r: np.ndarray) -> np.ndarra
 
 
 def expected_updates(
-    log_psi: LogPsi, params: Params, batches: list[Batch], optimizer: Kfac
+    log_psi: LogPsi, params: Params, batches: list[Batch], updating: Updating
 ) -> list[np.ndarray]:
     """The formulas of `vmcjob.vmc.kfac` with all parameters in one block, by dense matrices."""
     theta, unravel = ravel_pytree(params)
-    damping = optimizer.damping
+    optimizer = updating.optimizer
+    damping, limit = optimizer.damping, updating.rule.norm_constraint
     assert isinstance(damping, Decay)
     fisher = inverse = np.zeros((theta.size, theta.size))
     weight, delta, deltas = 0.0, np.zeros(theta.size), []
@@ -133,7 +136,7 @@ def expected_updates(
             inverse = np.linalg.inv(fisher + added * np.eye(theta.size))
         gradient = scores.T @ (e_loc - e_loc.mean()) / len(r) + optimizer.l2 * np.asarray(theta)
         direction, eta = inverse @ gradient, 0.1 / (1 + step / 100.0)
-        eta *= min(1.0, np.sqrt(optimizer.norm_constraint / (eta**2 * direction @ gradient)))
+        eta *= min(1.0, np.sqrt(limit / (eta**2 * direction @ gradient)))
         delta = (step >= optimizer.burn_in) * (optimizer.momentum * delta - eta * direction)
         theta = theta + delta
         deltas.append(delta)
@@ -234,7 +237,7 @@ def test_every_dense_layer_of_a_ferminet_is_in_a_kronecker_factored_block(full: 
     """Kernels and biases; for the rest kfac-jax would have blocks that grow with the batch."""
     net = small_ferminet(LITHIUM, full_determinants=full)
     params = jax.eval_shape(net.init, jax.random.key(0), jnp.ones((3, 3)))
-    blocks = make_kfac(net.log_psi, n_electrons=3).describe_blocks(params)
+    blocks = make_kfac(net.log_psi, n_electrons=3).optimizer.describe_blocks(params)
     assert len(blocks) == len(jax.tree.leaves(params))
     dense = {name for name in blocks if name.endswith(("kernel", "bias"))}
     assert len(dense) == 12
@@ -246,7 +249,9 @@ def test_a_large_array_gets_a_diagonal(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its matrix would not fit the memory."""
     monkeypatch.setattr("vmcjob.vmc.kfac_layers.MAX_FULL_BLOCK", 5)
     log_psi, params = array_model()
-    assert make_kfac(log_psi).describe_blocks(params) == {"alpha": "ScaleAndShiftDiagonal"}
+    assert make_kfac(log_psi).optimizer.describe_blocks(params) == {
+        "alpha": "ScaleAndShiftDiagonal"
+    }
 
 
 @pytest.mark.slow
@@ -288,9 +293,9 @@ def make_helium(**changes: Any) -> tuple[Vmc, LoopState]:
         "damping": Decay(1e-3, math.inf),
         "momentum": 0.5,
         "norm_constraint": 1e-3,
+        "clipping": Clipping(5.0, "median"),
         "inverse_period": 2,
         "is_inverse_exact": False,
-        "clipping": Clipping(5.0, "median"),
     }
     optimizer = make_kfac(log_psi, **(options | changes))
     vmc = make_vmc(log_psi, local_energy, optimizer, seed=0, moves=5, target_acceptance=0.5)

@@ -1,31 +1,51 @@
 """The steps of a run: what they tell about numbers that are not finite."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import pytest
 from jax import Array
 
+from tests.updates import Updating
 from tests.wavefunctions import make_vmc
+from vmcjob.columns import Column
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import ChainState, LoopState, Optimizer, UpdateInfo
+from vmcjob.vmc.contracts import (
+    Batch,
+    ChainState,
+    LoopState,
+    Made,
+    Metric,
+    Optimizer,
+    Proposal,
+)
 from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.update import UpdateRule
 
 
 @dataclass(frozen=True)
 class Breaking:
     """An optimizer whose third update is not a number."""
 
+    columns: ClassVar[Mapping[str, Column]] = {}
+
+    @property
+    def metric(self) -> Metric:
+        return "euclidean"
+
     def init(self, params: Array) -> Array:
         return jnp.zeros_like(params)
 
-    def update(
-        self, params: Array, state: Array, r: Array, e_loc: Array, step: Array
-    ) -> tuple[Array, Array, UpdateInfo]:
-        del r, e_loc
-        zero = jnp.zeros(())
-        return jnp.where(step == 2, jnp.nan, params), state, UpdateInfo(zero, zero, zero, zero)
+    def propose(self, params: Array, state: Array, batch: Batch) -> Proposal:
+        direction = jnp.where(batch.step == 2, jnp.nan, jnp.zeros(1))
+        return Proposal(direction, jnp.zeros(()), direction, memory=state)
+
+    def remember(self, proposal: Proposal, made: Made) -> Array:
+        return proposal.memory
 
 
 def log_psi(a: Array, r: Array) -> Array:
@@ -35,7 +55,8 @@ def log_psi(a: Array, r: Array) -> Array:
 def start_of(optimizer: Optimizer, energy: float) -> tuple[Vmc, LoopState]:
     """A calculation whose local energies are all the same."""
     options = {"seed": 0, "moves": 1, "target_acceptance": 0.5}
-    vmc = make_vmc(log_psi, lambda a, r: energy + 0.0 * a, optimizer, **options)
+    updating = Updating(log_psi, optimizer, UpdateRule(Decay(0.1, 1.0)))
+    vmc = make_vmc(log_psi, lambda a, r: energy + 0.0 * a, updating, **options)
     a = jnp.ones(())
     r = jax.random.normal(jax.random.key(0), (8, 2, 3))
     chain = ChainState(devices.shard(r), devices.replicate(jnp.ones(())))

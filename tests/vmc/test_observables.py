@@ -17,6 +17,8 @@ from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi, SignedWaveF
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.observing import Observing
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.update import UpdateRule
 
 pytestmark = pytest.mark.usefixtures("float64")
 STEPS = 400
@@ -36,6 +38,7 @@ def observe(
         hamiltonian=molecular_hamiltonian(),
         nuclei=Nuclei(table[:, :3], table[:, 3]),
         make_optimizer=lambda log_psi, local_energies: NotImplemented,
+        rule=UpdateRule(Decay(0.1, 1.0)),
         seed=0,
         moves=5,
         target_acceptance=0.5,

@@ -15,6 +15,7 @@ from jax.flatten_util import ravel_pytree
 
 from tests.ansatze import small_ferminet
 from tests.oracles import natural_gradient
+from tests.updates import Updating
 from tests.wavefunctions import make_local_energy, make_vmc
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState, UpdateInfo
@@ -34,10 +35,9 @@ FORMS = ("lazy", "dense", "minsr", "spring")
 REPOSITORY = Path(__file__).parents[2]
 
 
-def make_sr(form: str = "lazy", **changes: Any) -> StochasticReconfiguration | Spring:
+def make_sr(form: str = "lazy", **changes: Any) -> Updating:
     """SR that solves its system to convergence and neither clips nor constrains."""
     options: dict[str, Any] = {
-        "log_psi": LOG_PSI,
         "learning_rate": Decay(0.1, 100.0),
         "damping": 1e-2,
         "norm_constraint": 1e9,
@@ -45,9 +45,9 @@ def make_sr(form: str = "lazy", **changes: Any) -> StochasticReconfiguration | S
     }
     if form in ("minsr", "spring"):
         memory: dict[str, Any] = {"memory": Memory(0.9 * (form == "spring"))}
-        return Spring(**(options | memory | changes))
+        return Updating.make(LOG_PSI, Spring, options | memory | changes)
     cg: dict[str, Any] = {"is_lazy": form == "lazy", "cg_iterations": 4000, "cg_tolerance": 1e-10}
-    return StochasticReconfiguration(**(options | cg | changes))
+    return Updating.make(LOG_PSI, StochasticReconfiguration, options | cg | changes)
 
 
 class Inputs(NamedTuple):
@@ -89,7 +89,7 @@ def trained_inputs() -> Inputs:
 
 
 def update(
-    optimizer: StochasticReconfiguration | Spring,
+    optimizer: Updating,
     inputs: Inputs,
     step: int = 0,
     remembered: float = 0.0,
@@ -104,7 +104,7 @@ def update(
         devices.shard(inputs.e_loc),
     )
     mapped = devices.pmap(lambda given, step: optimizer.update(*given, step=step))
-    new, state, info = devices.unreplicate(mapped(sliced, jnp.asarray(step)))
+    new, state, info, *_ = devices.unreplicate(mapped(sliced, jnp.asarray(step)))
     # The change itself: parameters after minus before would round it away in float32.
     delta = -info.learning_rate * state.direction
     np.testing.assert_allclose(ravel_pytree(new)[0], inputs.theta + delta, rtol=1e-6, atol=1e-6)
@@ -155,6 +155,16 @@ def test_equal_local_energies_move_nothing(form) -> None:
     """An eigenstate has no gradient; 0/0 in the norm constraint must not spoil it."""
     inputs = random_inputs()._replace(e_loc=np.full(64, -2.0))
     np.testing.assert_array_equal(update(make_sr(form), inputs).delta, 0.0)
+
+
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize("form", ["lazy", "dense"])
+@pytest.mark.parametrize("remembered", [1e-120, 1e-155, 1e-159, 1e-161, 1e-165])
+def test_what_a_zero_gradient_leaves_of_a_direction_does_no_harm(form, remembered) -> None:
+    """Step by step it fades, until conjugate gradients would divide zero by zero."""
+    inputs = random_inputs()._replace(e_loc=np.full(64, -2.0))
+    delta = update(make_sr(form, cg_iterations=20), inputs, remembered=remembered).delta
+    assert np.abs(delta).max() < 1e-100
 
 
 @pytest.mark.usefixtures("float64")

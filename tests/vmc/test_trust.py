@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import Params
+from vmcjob.vmc.contracts import Batch, Params
 from vmcjob.vmc.trust import effective_sample_size, shortened
 
 N_WALKERS = 4000
@@ -27,7 +27,10 @@ def update(new: float, least: float) -> tuple[float, float, float]:
 
     def step(r: jax.Array, _: None) -> tuple[jax.Array, jax.Array, jax.Array]:
         old, wanted = {"a": jnp.array(1.0)}, {"a": jnp.asarray(new)}
-        params, trust = shortened(log_psi, old, wanted, r, least)
+        log_abs = jax.vmap(log_psi, (None, 0))(old, r)
+        nothing = jnp.zeros_like(log_abs)
+        batch = Batch(r, log_abs, nothing, nothing, jnp.asarray(0))
+        params, trust = shortened(log_psi, old, wanted, batch, least)
         return params["a"], trust.ess, trust.part
 
     found = devices.pmap(step)(devices.shard(walkers()), None)

@@ -3,9 +3,10 @@
 Two electrons that do not repel each other, in a harmonic trap: E = 3ω for ψ = exp(−ω Σ r²/2).
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -17,10 +18,22 @@ from vmcjob.columns import Axis, Column
 from vmcjob.observables import Observable, Quantity, means
 from vmcjob.stats import estimate
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Nuclei, Psi, UpdateInfo
+from vmcjob.vmc.contracts import (
+    Batch,
+    ChainState,
+    LogPsi,
+    LoopState,
+    Made,
+    Metric,
+    Nuclei,
+    Proposal,
+    Psi,
+)
 from vmcjob.vmc.hamiltonian import Hamiltonian, Kinetic
 from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.observing import Observing, Sample
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.update import UpdateRule
 
 OMEGA = 0.7  # hartree
 EVERY = 5
@@ -55,23 +68,27 @@ class SquaredCoordinates:
 
 @dataclass(frozen=True)
 class Descent:
-    """An optimizer: half a step of Newton's down the gradient of the energy."""
+    """An optimizer: down the gradient of the energy; tells how steep that is."""
+
+    columns: ClassVar[Mapping[str, Column]] = {"slope": Column("hartree", "of the energy")}
 
     log_psi: LogPsi
+
+    @property
+    def metric(self) -> Metric:
+        return "euclidean"
 
     def init(self, params: Array) -> Array:
         return jnp.zeros_like(params)
 
-    def update(
-        self, params: Array, state: Array, r: Array, e_loc: Array, step: Array
-    ) -> tuple[Array, Array, UpdateInfo]:
-        del step
-        scores = jax.vmap(jax.grad(self.log_psi), (None, 0))(params, r)
-        mean = devices.mean(jnp.mean(e_loc))
-        gradient = 2.0 * devices.mean(jnp.mean((e_loc - mean) * scores))
-        delta = -0.2 * gradient
-        zero = jnp.zeros(())
-        return params + delta, state, UpdateInfo(jnp.abs(gradient), jnp.abs(delta), zero, zero)
+    def propose(self, params: Array, state: Array, batch: Batch) -> Proposal:
+        scores = jax.vmap(jax.grad(self.log_psi), (None, 0))(params, batch.r)
+        gradient = jnp.atleast_1d(2.0 * devices.mean(jnp.mean(batch.deviations * scores)))
+        square = jnp.vdot(gradient, gradient)
+        return Proposal(gradient, square, gradient, memory=state, told={"slope": gradient[0]})
+
+    def remember(self, proposal: Proposal, made: Made) -> Array:
+        return proposal.memory
 
 
 def make_trapped_electrons() -> tuple[Vmc, LoopState]:
@@ -81,6 +98,7 @@ def make_trapped_electrons() -> tuple[Vmc, LoopState]:
         hamiltonian=Hamiltonian({"kinetic": Kinetic(), "trap": trap}),
         nuclei=NO_NUCLEI,
         make_optimizer=lambda log_psi, local_energies: Descent(log_psi),
+        rule=UpdateRule(Decay(0.2, math.inf)),
         seed=0,
         moves=5,
         target_acceptance=0.5,
@@ -97,9 +115,13 @@ def test_electrons_in_a_trap_are_trained_and_observed() -> None:
     """E = 3ω with no variance, ⟨x²⟩ = 1/2ω for each electron; observed in every fifth step."""
     vmc, state = make_trapped_electrons()
     assert isinstance(vmc.observing.observables[0], Observable)
+    slopes = []
     for done in iterate(vmc.train_step(), state, 0, 150):
         state = done.state
+        slopes.append(float(done.info.told["slope"][0]))
     np.testing.assert_allclose(devices.unreplicate(state.params), OMEGA, rtol=1e-4)
+    assert slopes[0] > 0.1
+    assert abs(slopes[-1]) < 1e-4
     infos = []
     for done in iterate(vmc.evaluate_step(), state, 0, 500):
         state = done.state

@@ -17,6 +17,7 @@ from vmcjob.observables import columns_of
 from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
 from vmcjob.run.heartbeat import HeartbeatWriter
+from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.replica import Replica, open_shared
 from vmcjob.run.stop import StopRequest
@@ -99,6 +100,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         n_electrons=spec.system.n_electrons,
         n_snapshots=min(spec.output.snapshots, spec.evaluate.steps),
         dtype=spec.numerics.dtype,
+        more_train=COLUMNS[type(spec.optimizer)],
         observed=columns_of(spec.evaluate.observables),
         observe_every=spec.evaluate.observe_every,
     )

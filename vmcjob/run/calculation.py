@@ -1,6 +1,5 @@
 """From a job spec to the objects of `vmcjob.vmc`, and to the state in which a run begins."""
 
-import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -11,6 +10,7 @@ import jax.numpy as jnp
 from vmcjob import observables
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
+from vmcjob.run.optimizer import make_optimizer, make_rule, require_optimizer
 from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import WaveFunction, make_orbitals, make_psi
@@ -18,22 +18,14 @@ from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
 from vmcjob.vmc.ansatz.psiformer import Psiformer
 from vmcjob.vmc.ansatz.slater import SlaterOrbitals
-from vmcjob.vmc.contracts import ChainState, LocalEnergies, LogPsi, LoopState, Optimizer
-from vmcjob.vmc.damping import Adaptation
-from vmcjob.vmc.energy import Clipping
-from vmcjob.vmc.first_order import FirstOrder, adam, lamb
+from vmcjob.vmc.contracts import ChainState, LoopState
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 from vmcjob.vmc.hartree_fock import Coefficients, HartreeFock, populations
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
-from vmcjob.vmc.kfac_layers import KfacUnavailableError
-from vmcjob.vmc.kfac_layers import load as load_kfac
 from vmcjob.vmc.loop import Vmc
 from vmcjob.vmc.observing import Observing
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
-from vmcjob.vmc.schedule import FIRST_MEMORY, Decay, LearningRate, Memory, Plateau
-from vmcjob.vmc.spring import Spring
-from vmcjob.vmc.sr import StochasticReconfiguration
 from vmcjob.vmc.streams import Stream
 from vmcjob.vmc.system import (
     Home,
@@ -115,8 +107,7 @@ def build(
         care: how much more carefully than the spec says.
     """
     spec = care.of_steps(spec)
-    if isinstance(spec.optimizer, jobspec.Kfac):
-        _require_kfac()
+    require_optimizer(spec.optimizer)
     n_walkers, n_devices = spec.sampler.walkers, devices.count()
     if n_walkers % n_devices:
         raise UsageError(
@@ -129,13 +120,13 @@ def build(
         psi=make_psi(ansatz),
         hamiltonian=molecular_hamiltonian(),
         nuclei=nuclei_of(system),
-        make_optimizer=partial(_optimizer, spec, care),
+        make_optimizer=partial(make_optimizer, spec, care),
+        rule=make_rule(spec),
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
         retry=care.retries,
         chunk_divisor=care.chunk_divisor,
-        min_ess=spec.train.min_ess,
         average_from=average_from(spec),
         n_up=system.n_up,
         observing=_observing(spec.evaluate),
@@ -217,128 +208,8 @@ def make_ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
     return WaveFunction(orbitals, CuspJastrow(system.n_up) if options.jastrow else None)
 
 
-def _optimizer(
-    spec: jobspec.JobSpec, care: RetryPolicy, log_psi: LogPsi, local_energies: LocalEnergies
-) -> Optimizer:
-    options = spec.optimizer
-    rate = learning_rate(spec)
-    clipping = Clipping(options.clip, options.clip_centre)
-    match options:
-        case jobspec.Sr():
-            return StochasticReconfiguration(
-                log_psi=log_psi,
-                learning_rate=rate,
-                damping=options.damping,
-                norm_constraint=options.norm_constraint,
-                clipping=clipping,
-                is_lazy=options.scores == "lazy",
-                cg_iterations=options.cg_iterations,
-                cg_tolerance=options.cg_tolerance,
-            )
-        case jobspec.MinSr() | jobspec.Spring():
-            return Spring(
-                log_psi=log_psi,
-                learning_rate=rate,
-                damping=_spring_damping(options),
-                memory=_memory(options),
-                norm_constraint=options.norm_constraint,
-                clipping=clipping,
-                chunk_divisor=care.chunk_divisor,
-            )
-        case jobspec.Kfac():
-            return _kfac(spec, options, log_psi, local_energies, care)
-        case jobspec.Adam():
-            return FirstOrder(log_psi, rate, adam(options.b1, options.b2), clipping)
-        case jobspec.Lamb():
-            return FirstOrder(log_psi, rate, lamb(options.b1, options.b2), clipping)
-
-
 def average_from(spec: jobspec.JobSpec) -> int | None:
     """The first step that counts for the average of parameters, if evaluation may want one."""
     if spec.evaluate.parameters == "last" or not spec.train.steps:
         return None
     return spec.train.steps - max(1, round(AVERAGED * spec.train.steps))
-
-
-def learning_rate(spec: jobspec.JobSpec) -> LearningRate:
-    """The schedule that the optimizer of a spec follows."""
-    options = spec.optimizer
-    match options.plateau, options.final_rate:
-        case float(plateau), float(final):
-            return Plateau(options.learning_rate, spec.train.steps, plateau, final)
-    return Decay(options.learning_rate, options.decay_steps or math.inf)
-
-
-def _memory(options: jobspec.MinSr | jobspec.Spring) -> Memory:
-    if isinstance(options, jobspec.MinSr):
-        return Memory(0.0)
-    return Memory(options.momentum, options.momentum_growth)
-
-
-def _spring_damping(options: jobspec.MinSr | jobspec.Spring) -> float | Decay:
-    """In proportion to the inverse of the memory, while that grows."""
-    if isinstance(options, jobspec.MinSr) or not (
-        options.damping_minimum and options.momentum_growth
-    ):
-        return options.damping
-    minimum = min(options.damping_minimum, options.damping)
-    return Decay(options.damping, FIRST_MEMORY / options.momentum_growth, minimum)
-
-
-def _kfac(
-    spec: jobspec.JobSpec,
-    options: jobspec.Kfac,
-    log_psi: LogPsi,
-    local_energies: LocalEnergies,
-    care: RetryPolicy,
-) -> Kfac:
-    return Kfac(
-        log_psi=log_psi,
-        n_electrons=spec.system.n_electrons,
-        learning_rate=learning_rate(spec),
-        damping=_damping(options, log_psi, local_energies),
-        momentum=options.momentum,
-        norm_constraint=options.norm_constraint,
-        curvature_decay=options.curvature_decay,
-        inverse_period=options.inverse_period,
-        is_inverse_exact=options.inverse == "exact",
-        estimation_mode=options.estimation_mode,
-        burn_in=options.burn_in,
-        l2=options.l2,
-        clipping=Clipping(options.clip, options.clip_centre),
-        seed=spec.seed,
-        stream=Stream.CURVATURE.number(care.retries),
-    )
-
-
-def _require_kfac() -> None:
-    """Before any array is made: optimizers themselves are made where the nuclei are known."""
-    try:
-        load_kfac()
-    except KfacUnavailableError as error:
-        raise UsageError(f"optimizer.kind: {error}, or choose spring") from error
-
-
-def _damping(
-    options: jobspec.Kfac, log_psi: LogPsi, local_energies: LocalEnergies
-) -> Decay | Adaptation:
-    match options:
-        case jobspec.Kfac(
-            damping_adaptation_period=int(period),
-            damping_adaptation_decay=float(decay),
-            damping_minimum=float(minimum),
-            damping_maximum=float(maximum),
-        ):
-            return Adaptation(
-                log_psi=log_psi,
-                local_energies=local_energies,
-                clipping=Clipping(options.clip, options.clip_centre),
-                initial=options.damping,
-                minimum=minimum,
-                maximum=maximum,
-                period=period,
-                decay=decay,
-                l2=options.l2,
-            )
-    decay_steps = options.damping_decay_steps or math.inf
-    return Decay(options.damping, decay_steps, options.damping_minimum or 0.0)

@@ -72,7 +72,8 @@ def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
     if info.update is None or info.trust is None:
         return row
     more = {"width": info.width, "median": info.median, "ess": info.trust.ess}
-    return row | more | {"shortening": info.trust.part, **info.update._asdict()}
+    told = {"shortening": info.trust.part, **info.update._asdict(), **(info.told or {})}
+    return row | more | told
 
 
 def _observations(block: Block, every: int) -> Iterator[Rows]:

@@ -8,9 +8,16 @@ from vmcjob.document import Before, Clash, above, at_least, between, from_to_bel
 
 LearningRate = Annotated[float, above(0), "of the first step"]
 Damping = Annotated[float, above(0), "added to the diagonal of the overlap matrix"]
-NormConstraint = Annotated[float, above(0), "largest squared change of psi per update"]
-Clip = Annotated[float, above(0), "local energies are clipped at so many mean deviations"]
-ClipCentre = Annotated[Literal["median", "mean"], "what the deviations are taken from"]
+# One key of one meaning; the metric is each kind's own (`vmcjob.vmc.contracts.METRICS`).
+OverlapConstraint = Annotated[
+    float, above(0), "squared length of an update at most, by the overlap matrix: of psi's change"
+]
+EuclideanConstraint = Annotated[
+    float, above(0), "squared length of an update at most, by its plain norm"
+]
+CurvatureConstraint = Annotated[
+    float, above(0), "squared length of an update at most, by the damped Fisher matrix"
+]
 
 PLATEAU: Final = 0.2
 FINAL_RATE: Final = 0.01
@@ -20,8 +27,11 @@ DAMPING_RANGE: Final = 100.0
 
 
 @dataclass(frozen=True)
-class Scheduled:
-    """How the learning rate falls: in proportion to the training, or at a pace of its own."""
+class Shared:
+    """What all kinds have: clipping, and how the learning rate falls.
+
+    It does so in proportion to the training, or at a pace of its own.
+    """
 
     decay_steps: Annotated[
         float | None,
@@ -40,6 +50,10 @@ class Scheduled:
         f"part of learning_rate, and of the largest step, at the end; {FINAL_RATE}",
         Before(None),
     ] = None
+    clip: Annotated[float, above(0), "local energies are clipped at so many mean deviations"] = 5.0
+    clip_centre: Annotated[Literal["median", "mean"], "what the deviations are taken from"] = (
+        "median"
+    )
 
     def __post_init__(self) -> None:
         """Settle what depends on whether there is a pace of its own."""
@@ -57,36 +71,32 @@ class Scheduled:
 
 
 @dataclass(frozen=True)
-class Sr(Scheduled):
+class Sr(Shared):
     """Stochastic reconfiguration, its linear system solved by conjugate gradients."""
 
     kind: Annotated[Literal["sr"], "stochastic reconfiguration by conjugate gradients"] = "sr"
     learning_rate: LearningRate = 0.3
     damping: Damping = 1e-3
-    norm_constraint: NormConstraint = 1e-2
+    norm_constraint: OverlapConstraint = 1e-2
     scores: Annotated[
         Literal["lazy", "dense"], "products with them, or the whole matrix of them"
     ] = "lazy"
     cg_iterations: Annotated[int, between(1, 100_000), "conjugate-gradient steps at most"] = 20
     cg_tolerance: Annotated[float, above(0), "residual that ends them, relative"] = 1e-4
-    clip: Clip = 5.0
-    clip_centre: ClipCentre = "median"
 
 
 @dataclass(frozen=True)
-class MinSr(Scheduled):
+class MinSr(Shared):
     """The same update as SR, from a linear system with one unknown per walker."""
 
     kind: Annotated[Literal["minsr"], "stochastic reconfiguration in sample space"] = "minsr"
     learning_rate: LearningRate = 0.3
     damping: Damping = 1e-3
-    norm_constraint: NormConstraint = 1e-2
-    clip: Clip = 5.0
-    clip_centre: ClipCentre = "median"
+    norm_constraint: OverlapConstraint = 1e-2
 
 
 @dataclass(frozen=True)
-class Spring(Scheduled):
+class Spring(Shared):
     """MinSR that keeps a part of the last update where the walkers do not speak against it."""
 
     kind: Annotated[Literal["spring"], "MinSR with a memory of earlier updates"] = "spring"
@@ -105,13 +115,11 @@ class Spring(Scheduled):
         "steps of memory that a step adds to the first ten; 0: all of momentum's at once",
         Before(0.0),
     ] = 0.5
-    norm_constraint: Annotated[float, above(0), "largest squared norm of an update"] = 1e-2
-    clip: Clip = 5.0
-    clip_centre: ClipCentre = "median"
+    norm_constraint: EuclideanConstraint = 1e-2
 
 
 @dataclass(frozen=True)
-class Kfac(Scheduled):
+class Kfac(Shared):
     """The natural gradient with a Fisher matrix of Kronecker-factored blocks."""
 
     kind: Annotated[Literal["kfac"], "K-FAC through kfac-jax"] = "kfac"
@@ -137,7 +145,7 @@ class Kfac(Scheduled):
         float | None, above(0), "of an adapted damping; a hundred times damping"
     ] = None
     momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.0
-    norm_constraint: NormConstraint = 1e-3
+    norm_constraint: CurvatureConstraint = 1e-3
     curvature_decay: Annotated[
         float, from_to_below(0, 1), "weight of the past in the mean of the Fisher matrix"
     ] = 0.95
@@ -153,8 +161,6 @@ class Kfac(Scheduled):
     l2: Annotated[float, at_least(0), "penalty on parameters, l2 / 2 times their squared norm"] = (
         0.0
     )
-    clip: Clip = 5.0
-    clip_centre: ClipCentre = "median"
 
     def __post_init__(self) -> None:
         """Settle what depends on whether the damping is adapted: how fast, and how far."""
@@ -197,27 +203,23 @@ B2 = Annotated[float, from_to_below(0, 1), "of the mean squared gradient kept at
 
 
 @dataclass(frozen=True)
-class Adam(Scheduled):
+class Adam(Shared):
     """Gradient descent, every parameter at a pace of its own."""
 
     kind: Annotated[Literal["adam"], "gradient descent by Adam"] = "adam"
     learning_rate: LearningRate = 1e-3
     b1: B1 = 0.9
     b2: B2 = 0.999
-    clip: Clip = 5.0
-    clip_centre: ClipCentre = "median"
 
 
 @dataclass(frozen=True)
-class Lamb(Scheduled):
+class Lamb(Shared):
     """Adam with steps in proportion to the array of parameters that they change."""
 
     kind: Annotated[Literal["lamb"], "gradient descent by LAMB"] = "lamb"
     learning_rate: LearningRate = 1e-3
     b1: B1 = 0.9
     b2: B2 = 0.999
-    clip: Clip = 5.0
-    clip_centre: ClipCentre = "median"
 
 
 Optimizer: TypeAlias = Spring | MinSr | Sr | Kfac | Adam | Lamb

@@ -1,10 +1,13 @@
 """The nouns that the chapters of `vmcjob.vmc` share: who calls whom with what."""
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from types import MappingProxyType
+from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
 from jaxtyping import Bool, Float
+
+from vmcjob.columns import Column
 
 # A flax parameter tree; its structure is the ansatz's own business.
 Params = Any
@@ -53,11 +56,11 @@ class LoopState(NamedTuple):
 
 
 class UpdateInfo(NamedTuple):
-    """What an optimizer tells about one update; logged, never fed back."""
+    """What is told about one update, whatever the optimizer; logged, never fed back."""
 
     grad_norm: Float[Array, ""]  # ‖∂E/∂θ‖, hartree
     update_norm: Float[Array, ""]  # ‖δθ‖
-    learning_rate: Float[Array, ""]
+    learning_rate: Float[Array, ""]  # η, as short as the norm constraint made it
     n_clipped: Float[Array, ""]  # walkers whose local energy was clipped for the gradient
 
 
@@ -80,27 +83,76 @@ class StepInfo(NamedTuple):
     median: Float[Array, ""] | None = None  # local energy, hartree; where parameters move
     trust: Trust | None = None  # in the update
     observed: Mapping[str, Array] | None = None  # by column; NaN in steps in which none is due
+    told: Mapping[str, Array] | None = None  # by the optimizer's own columns
+
+
+Metric = Literal["overlap", "euclidean", "curvature"]
+
+METRICS: Final[Mapping[Metric, str]] = MappingProxyType(
+    {
+        "overlap": "δᵀ S δ with S, the covariance of the scores: the squared change of ψ",
+        "euclidean": "δᵀ δ",
+        "curvature": "δᵀ A δ with A, the damped curvature in which δ is steepest: A d = g",
+    }
+)
+"""The squared length of a step δ = −η d, by what an optimizer takes for the metric of θ."""
+
+
+class Batch(NamedTuple):
+    """What one training step hands to an optimizer: this device's walkers, measured."""
+
+    r: Float[Array, "walker elec 3"]  # bohr
+    log_abs: Float[Array, " walker"]  # log|ψ| there
+    e_loc: Float[Array, " walker"]  # clipped, hartree
+    deviations: Float[Array, " walker"]  # of these from their mean over all devices
+    step: Array  # counted from 0
+
+
+class Proposal(NamedTuple):
+    """Where an optimizer wants to go: δθ = share · (drift − η direction), parameters flat."""
+
+    direction: Float[Array, " param"]  # d
+    square: Float[Array, ""]  # of d in the optimizer's metric, not negative
+    gradient: Float[Array, " param"]  # ∂E/∂θ of the batch, hartree; only to be told
+    drift: Float[Array, " param"] | float = 0.0  # what is added whatever η
+    share: Array | float = 1.0  # 0 where an optimizer only measures as yet
+    memory: Any = None  # what `remember` is to know of how the proposal came about
+    told: Mapping[str, Array] = MappingProxyType({})  # by the optimizer's own columns
+
+
+class Made(NamedTuple):
+    """The step that was made of a proposal."""
+
+    delta: Float[Array, " param"]  # δθ
+    eta: Float[Array, ""]  # η, as short as the norm constraint made it
+    rate: Float[Array, ""]  # η before
 
 
 @runtime_checkable
 class Optimizer(Protocol):
-    """Turns walkers and their local energies into better parameters.
+    """Turns walkers and their local energies into a direction; `update.UpdateRule` goes there.
 
-    Life cycle: `init` once, then `update` at every training step, inside pmap: `r` and `e_loc`
-    hold the walkers of one device, `params` and `state` are equal on all devices and stay so.
+    Life cycle: `init` once, then `propose` and `remember` at every training step, inside pmap: a
+    batch holds the walkers of one device; parameters, states, proposals and steps are equal on all
+    devices and stay so.
     """
+
+    columns: ClassVar[Mapping[str, Column]]
+    """What it tells in every step, beside what all optimizers do; numbers."""
+
+    @property
+    def metric(self) -> Metric:
+        """What the norm constraint measures a step in."""
+        ...
 
     def init(self, params: Params) -> OptimizerState:
         """The state before the first update."""
         ...
 
-    def update(
-        self,
-        params: Params,
-        state: OptimizerState,
-        r: Float[Array, "walker elec 3"],
-        e_loc: Float[Array, " walker"],
-        step: Array,
-    ) -> tuple[Params, OptimizerState, UpdateInfo]:
-        """Parameters after update number `step` (counted from 0)."""
+    def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
+        """The direction in which the energy falls, as this optimizer sees it."""
+        ...
+
+    def remember(self, proposal: Proposal, made: Made) -> OptimizerState:
+        """The state after a step, whether or not `trust` then shortens it."""
         ...

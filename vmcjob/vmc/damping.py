@@ -25,9 +25,9 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LocalEnergies, LogPsi, Params
+from vmcjob.vmc.contracts import Batch, LocalEnergies, LogPsi, Params
 from vmcjob.vmc.energy import Clipping
-from vmcjob.vmc.scores import PerWalker, Vector
+from vmcjob.vmc.scores import Vector
 
 TRUSTED, DISTRUSTED = 0.75, 0.25  # ρ beyond which λ falls, or rises; as in both sources
 
@@ -37,8 +37,7 @@ class Trial(NamedTuple):
 
     params: Params  # θ
     delta: Vector  # −s d
-    r: Float[Array, "walker elec 3"]
-    e_loc: PerWalker  # at θ, clipped, hartree
+    batch: Batch  # at θ
     predicted: Array  # −M(−s d), hartree, not negative
 
 
@@ -66,9 +65,9 @@ class Adaptation:
     decay: float
     l2: float
 
-    def after(self, step: Array, damping: Array, trial: Trial) -> Array:
-        """λ of the step after `step`; inside pmap."""
-        is_due = (step + 1) % self.period == 0
+    def after(self, damping: Array, trial: Trial) -> Array:
+        """λ of the step after that of the trial; inside pmap."""
+        is_due = (trial.batch.step + 1) % self.period == 0
         return jax.lax.cond(is_due, self._judged, lambda damping, _: damping, damping, trial)
 
     def _judged(self, damping: Array, trial: Trial) -> Array:
@@ -91,15 +90,15 @@ class Adaptation:
         in every judgement by the batch that a step was made from.
         """
         flat, unravel = ravel_pytree(trial.params)
-        moved = unravel(flat + trial.delta)
-        e_loc = self.local_energies(moved, trial.r)
+        moved, batch = unravel(flat + trial.delta), trial.batch
+        e_loc = self.local_energies(moved, batch.r)
         clipped, _ = self.clipping.apply(e_loc)
         batch_log_psi = jax.vmap(self.log_psi, (None, 0))
-        log_ratio = batch_log_psi(moved, trial.r) - batch_log_psi(trial.params, trial.r)
+        log_ratio = batch_log_psi(moved, batch.r) - batch.log_abs
         weight = jnp.exp(2.0 * log_ratio)
         # Without the bulk of the energy, of which the difference would keep the rounding only.
-        bulk = devices.mean(jnp.mean(trial.e_loc))
-        before = devices.mean(jnp.mean(trial.e_loc - bulk))
+        bulk = devices.mean(jnp.mean(batch.e_loc))
+        before = devices.mean(jnp.mean(batch.e_loc - bulk))
         after = devices.mean(jnp.mean(weight * (clipped - bulk))) / devices.mean(jnp.mean(weight))
         penalty = 0.5 * self.l2 * jnp.vdot(2.0 * flat + trial.delta, trial.delta)
         return 0.5 * (before - after) - penalty

@@ -5,19 +5,18 @@
 Neither looks at the metric of ψ (Adam: arXiv:1412.6980; LAMB: arXiv:1904.00962).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import jax.numpy as jnp
 import optax
-from jax import Array
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
 
+from vmcjob.columns import Column
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
-from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.schedule import LearningRate
-from vmcjob.vmc.scores import PerWalker, lazy_scores
+from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
+from vmcjob.vmc.scores import lazy_scores
 
 
 def adam(b1: float, b2: float) -> optax.GradientTransformation:
@@ -36,35 +35,34 @@ class FirstOrder:
 
     Args:
         log_psi: one walker's log|ψ|.
-        learning_rate: η, the length of a step in θ where the gradient's size has been divided out.
-        transformation: `adam` or `lamb`; its state is a pytree of arrays.
-        clipping: of local energies.
+        transformation: `adam` or `lamb`; its state is a pytree of arrays. Where it divides out the
+            gradient's size, the learning rate is the length of a step in θ.
     """
 
+    columns: ClassVar[Mapping[str, Column]] = {}
+
     log_psi: LogPsi
-    learning_rate: LearningRate
     transformation: optax.GradientTransformation
-    clipping: Clipping
+
+    @property
+    def metric(self) -> Metric:
+        """That of the parameters; a step is mostly as long as the learning rate says."""
+        return "euclidean"
 
     def init(self, params: Params) -> OptimizerState:
         """The transformation's own first state."""
         return self.transformation.init(params)
 
-    def update(
-        self,
-        params: Params,
-        state: OptimizerState,
-        r: Float[Array, "walker elec 3"],
-        e_loc: PerWalker,
-        step: Array,
-    ) -> tuple[Params, OptimizerState, UpdateInfo]:
-        """One step; inside pmap. See `Optimizer.update`."""
-        clipped, n_clipped = self.clipping.apply(e_loc)
-        scores = lazy_scores(self.log_psi, params, r)
-        gradient = 2.0 * devices.mean(scores.apply_transpose(centred(clipped)) / r.shape[0])
-        flat, unravel = ravel_pytree(params)
-        direction, memory = self.transformation.update(unravel(gradient), state, params)
-        eta = self.learning_rate(step)
-        delta = -eta * ravel_pytree(direction)[0]
-        info = UpdateInfo(jnp.linalg.norm(gradient), jnp.linalg.norm(delta), eta, n_clipped)
-        return unravel(flat + delta), memory, info
+    def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
+        """What the transformation makes of the gradient; inside pmap. See `Optimizer.propose`."""
+        scores = lazy_scores(self.log_psi, params, batch.r)
+        gradient = 2.0 * devices.mean(scores.apply_transpose(batch.deviations) / batch.r.shape[0])
+        _, unravel = ravel_pytree(params)
+        transformed, memory = self.transformation.update(unravel(gradient), state, params)
+        direction, _ = ravel_pytree(transformed)
+        return Proposal(direction, jnp.vdot(direction, direction), gradient, memory=memory)
+
+    def remember(self, proposal: Proposal, made: Made) -> OptimizerState:
+        """The transformation's own next state."""
+        del made
+        return proposal.memory

@@ -12,23 +12,22 @@ that λ here is 2 λ of SR, and η is 2 η of SR. From samples of that distribut
 2 ⟨x² O Oᵀ⟩ with a standard normal number x for every walker: the same on average.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
 
+from vmcjob.columns import Column
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
+from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
 from vmcjob.vmc.damping import Adaptation, Trial
-from vmcjob.vmc.energy import Clipping, centred
 from vmcjob.vmc.kfac_layers import load, make_curvature, name_blocks
-from vmcjob.vmc.schedule import Decay, LearningRate
-from vmcjob.vmc.scores import PerWalker, Vector, lazy_scores
-from vmcjob.vmc.sr import limited
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.scores import Vector, lazy_scores
 from vmcjob.vmc.streams import device_key
 
 # Of kfac-jax's other modes, "…_curvature_prop" and "ggn_exact" have the numbers of "fisher_exact",
@@ -45,6 +44,15 @@ class KfacState(NamedTuple):
     damping: Array | None  # λ of the next step, where it is adapted
 
 
+class Asked(NamedTuple):
+    """What a proposal was made from, and the blocks after it."""
+
+    params: Params
+    batch: Batch
+    blocks: Any
+    damping: Array | None  # λ, where it is adapted
+
+
 @dataclass(frozen=True)
 class Kfac:
     """K-FAC (an `Optimizer`). Raises KfacUnavailableError without a kfac-jax that fits JAX.
@@ -52,38 +60,39 @@ class Kfac:
     Args:
         log_psi: one walker's log|ψ|.
         n_electrons: of one walker; its score is traced before there is a walker.
-        learning_rate: η, in hartree⁻¹.
         damping: λ, by a schedule, or adapted to how far the steps can be trusted.
         momentum: μ, below 1.
-        norm_constraint: upper limit of η² dᵀ g, the squared change of ψ in the norm of F + λ.
         curvature_decay: weight of the past in the moving averages of a block, below 1.
         inverse_period: steps between two inversions of the blocks; most keep their λ meanwhile.
         is_inverse_exact: whether λ is added to a block's eigenvalues, or to those of its factors.
         estimation_mode: of F, in kfac-jax's words: exact, or from samples.
         burn_in: first steps, which measure F and move nothing.
         l2: l, weight of the penalty ½ l ‖θ‖², in hartree.
-        clipping: of local energies.
         seed, stream: of the samples; see `streams.device_key`.
     """
 
+    columns: ClassVar[Mapping[str, Column]] = {"damping": Column("1", "damping")}
+
     log_psi: LogPsi
     n_electrons: int
-    learning_rate: LearningRate
     damping: Decay | Adaptation
     momentum: float
-    norm_constraint: float
     curvature_decay: float
     inverse_period: int
     is_inverse_exact: bool
     estimation_mode: EstimationMode
     burn_in: int
     l2: float
-    clipping: Clipping
     seed: int
     stream: int
 
     def __post_init__(self) -> None:
         load()
+
+    @property
+    def metric(self) -> Metric:
+        """F + l + λ, in which d is the steepest: |d|² is dᵀ g. Momentum is not limited."""
+        return "curvature"
 
     def init(self, params: Params) -> KfacState:
         """Averages of nothing; no update yet."""
@@ -103,35 +112,35 @@ class Kfac:
             damping = jnp.asarray(self.damping.initial, flat.dtype)
         return KfacState(state.blocks_states, jnp.zeros_like(flat), damping)
 
-    def update(
-        self,
-        params: Params,
-        state: OptimizerState,
-        r: Float[Array, "walker elec 3"],
-        e_loc: PerWalker,
-        step: Array,
-    ) -> tuple[Params, KfacState, UpdateInfo]:
-        """One step; inside pmap. See `Optimizer.update`."""
+    def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
+        """The direction d, and μ δθ₀ beside it; inside pmap. See `Optimizer.propose`."""
         flat, unravel = ravel_pytree(params)
-        clipped, n_clipped = self.clipping.apply(e_loc)
-        scores = lazy_scores(self.log_psi, params, r)
-        of_energy = devices.mean(scores.apply_transpose(centred(clipped)) / r.shape[0])
+        scores = lazy_scores(self.log_psi, params, batch.r)
+        of_energy = devices.mean(scores.apply_transpose(batch.deviations) / batch.r.shape[0])
         gradient = of_energy + self.l2 * flat
-        blocks, natural = self._precondition(params, state, r, unravel(gradient), step)
-        direction, _ = ravel_pytree(natural)
-        rate, square = self.learning_rate(step), jnp.vdot(direction, gradient)
-        eta = limited(rate, square, self.learning_rate.limit(step, self.norm_constraint))
-        moving = jnp.where(step < self.burn_in, 0.0, 1.0).astype(flat.dtype)
-        delta = moving * (self.momentum * state.velocity - eta * direction)
-        info = UpdateInfo(
-            2.0 * jnp.linalg.norm(of_energy), jnp.linalg.norm(delta), moving * eta, n_clipped
+        damping = self.damping(batch.step) if isinstance(self.damping, Decay) else state.damping
+        blocks, natural = self._precondition(
+            params, state.blocks, batch, unravel(gradient), damping
         )
-        damping = None
+        direction, _ = ravel_pytree(natural)
+        return Proposal(
+            direction,
+            square=jnp.vdot(direction, gradient),
+            gradient=2.0 * of_energy,
+            drift=self.momentum * state.velocity,
+            share=jnp.where(batch.step < self.burn_in, 0.0, 1.0).astype(flat.dtype),
+            memory=Asked(params, batch, blocks, state.damping),
+            told={"damping": jnp.asarray(damping, flat.dtype)},
+        )
+
+    def remember(self, proposal: Proposal, made: Made) -> KfacState:
+        """The step, as momentum; and the damping, judged by the part of the step along d."""
+        asked, eta, damping = proposal.memory, made.eta, None
         if isinstance(self.damping, Adaptation):
-            predicted = eta * (1.0 - 0.5 * eta / rate) * square
-            trial = Trial(params, -eta * direction, r, clipped, predicted)
-            damping = self.damping.after(step, state.damping, trial)
-        return unravel(flat + delta), KfacState(blocks, delta, damping), info
+            predicted = eta * (1.0 - 0.5 * eta / made.rate) * proposal.square
+            trial = Trial(asked.params, -eta * proposal.direction, asked.batch, predicted)
+            damping = self.damping.after(asked.damping, trial)
+        return KfacState(asked.blocks, made.delta, damping)
 
     def describe_blocks(self, params: Params) -> dict[str, str]:
         """For every array of parameters, by its path, the name of its block; traced, not computed.
@@ -146,13 +155,13 @@ class Kfac:
         return jax.ShapeDtypeStruct((2, self.n_electrons, 3), dtype)
 
     def _precondition(
-        self, params: Params, before: OptimizerState, r: Array, gradient: Params, step: Array
+        self, params: Params, before: Any, batch: Batch, gradient: Params, damping: Array
     ) -> tuple[Any, Params]:
-        """The blocks after this batch, and (F + l + λ)⁻¹ g with them."""
+        """The blocks after this batch, from those `before`; (F + l + λ)⁻¹ g with them."""
+        r, step = batch.r, batch.step
         curvature = make_curvature(self.log_psi, params, r)
-        damping = self.damping(step) if isinstance(self.damping, Decay) else before.damping
         weight = self.l2 + damping
-        state = curvature.State(synced=jnp.array(False), blocks_states=before.blocks)
+        state = curvature.State(synced=jnp.array(False), blocks_states=before)
         state = curvature.update_curvature_matrix_estimate(
             state,
             ema_old=self.curvature_decay,

@@ -10,7 +10,6 @@ from jax import Array
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import (
-    ChainState,
     LocalEnergies,
     LogPsi,
     LoopState,
@@ -19,14 +18,13 @@ from vmcjob.vmc.contracts import (
     Params,
     SignedWaveFunction,
     StepInfo,
-    Trust,
 )
 from vmcjob.vmc.energy import make_local_energies, moments
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
-from vmcjob.vmc.sampler import sweep, tune_width
+from vmcjob.vmc.sampler import Sweep, sweep, tune_width
 from vmcjob.vmc.streams import Stream, device_key, step_key
-from vmcjob.vmc.trust import shortened
+from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
 
 Step = Callable[[LoopState, Array], tuple[LoopState, Any]]
@@ -64,11 +62,11 @@ class Vmc:
     hamiltonian: Hamiltonian
     nuclei: Nuclei
     make_optimizer: MakeOptimizer
+    rule: UpdateRule  # how far the optimizer's steps go
     seed: int
     moves: int  # Metropolis moves per step
     target_acceptance: float
     retry: int = 0  # draws other random numbers
-    min_ess: float = 0.0  # see `trust.shortened`; 0: updates are made as they are
     average_from: int | None = None  # first step whose parameters enter the average, if one is kept
     chunk_divisor: int = 1  # takes fewer walkers at a time
     n_up: int = 0  # electrons of spin up, the first of every walker; only observables want it
@@ -86,7 +84,7 @@ class Vmc:
         """Sample and tune the width; parameters stay."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
-            chain, acceptance = self._sweep(state, Stream.WARMUP, now)
+            chain, _, acceptance = self._sweep(state, Stream.WARMUP, now)
             chain = tune_width(chain, acceptance, self.target_acceptance)
             return state._replace(chain=chain), acceptance
 
@@ -96,22 +94,20 @@ class Vmc:
         """Sample, measure, update the parameters, tune the width."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, acceptance = self._sweep(state, Stream.TRAIN, now)
+            chain, log_abs, acceptance = self._sweep(state, Stream.TRAIN, now)
             log_psi = log_modulus(self.psi, now.setting)
             local_energies = self._local_energies(now.setting, self._key(Stream.TRAIN, now))
             e_loc = local_energies(state.params, chain.r)
-            params, memory, update = self.make_optimizer(log_psi, local_energies).update(
-                state.params, state.optimizer, chain.r, e_loc, now.step
-            )
-            params, trust = self._trusted(log_psi, state.params, params, chain.r)
+            optimizer = self.make_optimizer(log_psi, local_energies)
+            sampled = state._replace(chain=chain)
+            update = self.rule.update(optimizer, log_psi, sampled, log_abs, e_loc, now.step)
             tuned = tune_width(chain, acceptance, self.target_acceptance)
-            average = self._averaged(state.average, params, now.step)
-            new = LoopState(params, memory, tuned, average)
+            average = self._averaged(state.average, update.params, now.step)
+            new = LoopState(update.params, update.optimizer, tuned, average)
+            median = jnp.median(devices.concatenate(e_loc))
             info = _report(new, e_loc, acceptance, chain.width)
-            update = update._replace(update_norm=trust.part * update.update_norm)
-            return new, info._replace(
-                update=update, median=jnp.median(devices.concatenate(e_loc)), trust=trust
-            )
+            more = {"update": update.info, "trust": update.trust, "told": update.told}
+            return new, info._replace(median=median, **more)
 
         return self._on_all_devices(step)
 
@@ -119,7 +115,7 @@ class Vmc:
         """Sample under frozen parameters and width, so that evaluation starts from |ψ|²."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
-            chain, acceptance = self._sweep(state, Stream.EQUILIBRATE, now)
+            chain, _, acceptance = self._sweep(state, Stream.EQUILIBRATE, now)
             return state._replace(chain=chain), acceptance
 
         return self._on_all_devices(step)
@@ -136,7 +132,7 @@ class Vmc:
         columns = observing.columns()
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, acceptance = self._sweep(state, stream, now)
+            chain, _, acceptance = self._sweep(state, stream, now)
             nuclei, key = now.setting, self._key(stream, now)
             energies, observed = self._local_energies(nuclei, key), None
             if columns:
@@ -156,12 +152,6 @@ class Vmc:
     def _on_all_devices(self, step: Callable[[LoopState, Given], tuple[LoopState, Any]]) -> Step:
         return on_all_devices(step, self.seed, self.nuclei)
 
-    def _trusted(self, log_psi: LogPsi, old: Params, new: Params, r: Array) -> tuple[Params, Trust]:
-        """The parameters after an update that the walkers bear."""
-        if self.min_ess == 0.0:
-            return new, Trust(jnp.full((), jnp.nan, r.dtype), jnp.ones((), r.dtype))
-        return shortened(log_psi, old, new, r, self.min_ess)
-
     def _averaged(self, average: Params | None, params: Params, step: Array) -> Params | None:
         """The mean of the parameters since `average_from`; before, the newest."""
         if self.average_from is None:
@@ -180,11 +170,12 @@ class Vmc:
         """Of a step, for walkers to take their own from."""
         return step_key(now.seed, stream.number(self.retry), now.step)
 
-    def _sweep(self, state: LoopState, stream: Stream, now: Given) -> tuple[ChainState, Array]:
+    def _sweep(self, state: LoopState, stream: Stream, now: Given) -> Sweep:
+        """The walkers after a step's moves; the acceptance is that of all devices."""
         key = device_key(now.seed, stream.number(self.retry), now.step)
         log_psi = log_modulus(self.psi, now.setting)
-        chain, accepted = sweep(log_psi, state.params, key, state.chain, self.moves)
-        return chain, devices.mean(accepted)
+        moved = sweep(log_psi, state.params, key, state.chain, self.moves)
+        return moved._replace(acceptance=devices.mean(moved.acceptance))
 
 
 def _report(state: LoopState, e_loc: Array, acceptance: Array, width: Array) -> StepInfo:

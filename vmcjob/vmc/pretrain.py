@@ -78,7 +78,7 @@ class Pretraining:
         def step(state: LoopState, now: Given) -> tuple[LoopState, PretrainInfo]:
             key = device_key(now.seed, Stream.PRETRAIN.number(self.retry), now.step)
             log_target = self.log_target(now.setting)
-            chain, accepted = sweep(log_target, None, key, state.chain, self.moves)
+            chain, _, accepted = sweep(log_target, None, key, state.chain, self.moves)
             acceptance = devices.mean(accepted)
             distance = jax.value_and_grad(partial(self._distance, now.setting))
             loss, gradient = devices.mean(distance(state.params, chain.r))

@@ -1,5 +1,7 @@
 """Metropolis sampling of |ψ|² for a batch of walkers; the tuning of its width stands apart."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -10,13 +12,20 @@ from vmcjob.vmc.contracts import ChainState, LogPsi, Params
 # Robbins–Monro gain: a sweep that accepts 10 % too many moves widens them by 5 %.
 WIDTH_GAIN = 0.5
 
+
+class Sweep(NamedTuple):
+    """Where a batch of walkers is after some moves, and what is known of them there."""
+
+    chain: ChainState
+    log_abs: Float[Array, " walker"]  # log|ψ| at their places
+    acceptance: Float[Array, ""]  # accepted part of the moves
+
+
 Carry = tuple[Array, Array, Array]  # positions, log|ψ| there, accepted moves so far
 
 
-def sweep(
-    log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_moves: int
-) -> tuple[ChainState, Float[Array, ""]]:
-    """A batch of walkers after `n_moves` Metropolis moves, and the accepted fraction.
+def sweep(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_moves: int) -> Sweep:
+    """A batch of walkers after `n_moves` Metropolis moves.
 
     Every move displaces all electrons of a walker by normal deviates of standard deviation
     `chain.width` and is accepted with probability min(1, |ψ(r′)/ψ(r)|²). The width stays as it
@@ -38,8 +47,8 @@ def sweep(
         return (r, log_abs, n_accepted + jnp.mean(accept, dtype=r.dtype)), None
 
     start = (chain.r, batch_log_psi(params, chain.r), jnp.zeros((), chain.r.dtype))
-    (r, _, n_accepted), _ = jax.lax.scan(move, start, jax.random.split(key, n_moves))
-    return chain._replace(r=r), n_accepted / n_moves
+    (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, jax.random.split(key, n_moves))
+    return Sweep(chain._replace(r=r), log_abs, n_accepted / n_moves)
 
 
 def tune_width(chain: ChainState, acceptance: Array, target: float) -> ChainState:

@@ -9,8 +9,9 @@ Oᵀ (O Oᵀ + λ)⁻¹ ε = (Oᵀ O + λ)⁻¹ Oᵀ ε, from a system of as man
 (arXiv:2302.01941).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,12 +19,11 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
+from vmcjob.columns import Column
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
-from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.schedule import Decay, LearningRate, Memory
+from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
+from vmcjob.vmc.schedule import Decay, Memory
 from vmcjob.vmc.scores import PerWalker, Vector, centred_columns, score_matrix
-from vmcjob.vmc.sr import limited
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
@@ -40,57 +40,54 @@ class Spring:
 
     Args:
         log_psi: one walker's log|ψ|.
-        learning_rate: η in hartree⁻¹, an imaginary time step.
         damping: λ, the same as in SR, or how it falls: as long as the memory is short, no later
             batch makes up for what this one has overdone, unless its local energies agree anyway.
         memory: μ, the part of the last direction that is kept, below 1.
-        norm_constraint: upper limit of ‖δθ‖² with a memory: what is remembered is mostly out of
-            this batch's sight. Without, of δθᵀ S δθ as in SR.
-        clipping: of local energies.
         chunk_divisor: of `score_matrix`.
     """
 
+    columns: ClassVar[Mapping[str, Column]] = {
+        "damping": Column("1", "damping"),
+        "condition": Column("1", "lower bound of the damped Gram matrix's condition number"),
+    }
+
     log_psi: LogPsi
-    learning_rate: LearningRate
     damping: float | Decay
     memory: Memory
-    norm_constraint: float
-    clipping: Clipping
     chunk_divisor: int = 1
+
+    @property
+    def metric(self) -> Metric:
+        """As in SR, but with a memory, for what is remembered is mostly out of a batch's sight."""
+        return "euclidean" if self.memory.momentum else "overlap"
 
     def init(self, params: Params) -> SpringState:
         """No direction yet."""
         return SpringState(jnp.zeros_like(ravel_pytree(params)[0]))
 
-    def update(
-        self,
-        params: Params,
-        state: OptimizerState,
-        r: Float[Array, "walker elec 3"],
-        e_loc: PerWalker,
-        step: Array,
-    ) -> tuple[Params, SpringState, UpdateInfo]:
-        """One step; inside pmap. See `Optimizer.update`."""
-        clipped, n_clipped = self.clipping.apply(e_loc)
+    def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
+        """The direction d; inside pmap. See `Optimizer.propose`."""
+        r = batch.r
         root = jnp.sqrt(devices.total(r.shape[0])).astype(r.dtype)
         scores = score_matrix(self.log_psi, params, r, self.chunk_divisor)
         scores = centred_columns(scores) / root
-        epsilon = centred(clipped) / root
-        kept = self.memory(step) * state.direction
+        epsilon = batch.deviations / root
+        kept = self.memory(batch.step) * state.direction
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
-        damping = self._damping(step, epsilon)
-        direction = kept + _from_rows(scores, solve_gram(scores, unexplained, damping))
-        if self.memory.momentum:
+        damping = self._damping(batch.step, epsilon)
+        solved = solve_gram(scores, unexplained, damping)
+        direction = kept + _from_rows(scores, solved.weights)
+        if self.metric == "euclidean":
             square = jnp.vdot(direction, direction)
         else:
             square = devices.total(jnp.sum(jnp.matmul(scores, direction, precision=HIGHEST) ** 2))
-        limit = self.learning_rate.limit(step, self.norm_constraint)
-        eta = limited(self.learning_rate(step), square, limit)
-        flat, unravel = ravel_pytree(params)
-        delta = -eta * direction
-        gradient = 2.0 * jnp.linalg.norm(_from_rows(scores, epsilon))
-        info = UpdateInfo(gradient, jnp.linalg.norm(delta), eta, n_clipped)
-        return unravel(flat + delta), SpringState(direction), info
+        told = {"damping": jnp.asarray(damping, r.dtype), "condition": solved.condition}
+        return Proposal(direction, square, 2.0 * _from_rows(scores, epsilon), told=told)
+
+    def remember(self, proposal: Proposal, made: Made) -> SpringState:
+        """The direction, however far it was gone."""
+        del made
+        return SpringState(proposal.direction)
 
     def _damping(self, step: Array, epsilon: PerWalker) -> float | Array:
         """λ of a step; one that falls is not above the batch's variance Σ ε² either."""
@@ -105,16 +102,24 @@ def _from_rows(scores: Float[Array, "walker param"], weights: PerWalker) -> Vect
     return devices.total(jnp.matmul(weights, scores, precision=HIGHEST))
 
 
+class SolvedGram(NamedTuple):
+    """The solution of (O Oᵀ + λ) w = b, and how far the matrix's condition number is at least."""
+
+    weights: PerWalker  # w, of this device's walkers
+    condition: Float[Array, ""]
+
+
 def solve_gram(
     scores: Float[Array, "walker param"], rhs: PerWalker, damping: float | Array
-) -> PerWalker:
+) -> SolvedGram:
     """(O Oᵀ + λ)⁻¹ b over the walkers of all devices, each device with its own rows; inside pmap.
 
     In float64 whatever the type of the scores: O Oᵀ is singular where walkers outnumber parameters,
     along the mean anyway, and float32 would leave it with eigenvalues below −λ.
 
     The devices exchange rows for columns, so that none of them ever holds the scores of all walkers
-    and each does its share of the product.
+    and each does its share of the product. With the Cholesky factor L, the condition number is at
+    least max L_ii² / min L_ii².
     """
     n_devices, own = devices.total(1), scores.shape[0]
     columns = devices.rows_to_columns(scores)
@@ -123,6 +128,9 @@ def solve_gram(
         gram = devices.total(jnp.matmul(wide, wide.T, precision=HIGHEST))
         gram += damping * jnp.eye(n_devices * own, dtype=jnp.float64)
         every = devices.concatenate(rhs.astype(jnp.float64))
-        solution = jax.scipy.linalg.cho_solve(jax.scipy.linalg.cho_factor(gram), every)
+        factor = jax.scipy.linalg.cho_factor(gram)
+        solution = jax.scipy.linalg.cho_solve(factor, every)
         mine = jax.lax.dynamic_slice_in_dim(solution, devices.index() * own, own)
-        return mine.astype(rhs.dtype)
+        diagonal = jnp.diagonal(factor[0])
+        condition = (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
+        return SolvedGram(mine.astype(rhs.dtype), condition.astype(rhs.dtype))

@@ -7,20 +7,19 @@ With the centred score O = ∂ log|ψ|/∂θ − ⟨∂ log|ψ|/∂θ⟩ of ever
 (Sorella, PRL 80, 4558 (1998); arXiv:1909.02487, appendix C, whose Fisher matrix F is 4 S).
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
-from jax import Array
 from jax.flatten_util import ravel_pytree
 from jax.scipy.sparse.linalg import cg
-from jaxtyping import Float
 
+from vmcjob.columns import Column
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LogPsi, OptimizerState, Params, UpdateInfo
-from vmcjob.vmc.energy import Clipping, centred
-from vmcjob.vmc.schedule import LearningRate
-from vmcjob.vmc.scores import PerWalker, Scores, Vector, dense_scores, lazy_scores
+from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
+from vmcjob.vmc.energy import centred
+from vmcjob.vmc.scores import Scores, Vector, dense_scores, lazy_scores
 
 
 def multiply_overlap(scores: Scores, v: Vector, n_walkers: int) -> Vector:
@@ -40,57 +39,52 @@ class StochasticReconfiguration:
 
     Args:
         log_psi: one walker's log|ψ|.
-        learning_rate: η in hartree⁻¹, an imaginary time step.
         damping: λ, added to the diagonal of S.
-        norm_constraint: upper limit of δθᵀ S δθ, the squared change of ψ in its own norm.
-        clipping: of local energies.
         is_lazy: whether scores are a pair of products, or a matrix.
         cg_iterations: upper limit of conjugate-gradient iterations.
         cg_tolerance: residual, relative to the gradient, at which the iterations end.
     """
 
+    columns: ClassVar[Mapping[str, Column]] = {
+        "cg_residual": Column("1", "residual of the linear system, relative to the gradient")
+    }
+
     log_psi: LogPsi
-    learning_rate: LearningRate
     damping: float
-    norm_constraint: float
-    clipping: Clipping
     is_lazy: bool
     cg_iterations: int
     cg_tolerance: float
+
+    @property
+    def metric(self) -> Metric:
+        """δθᵀ S δθ, the squared change of ψ in its own norm."""
+        return "overlap"
 
     def init(self, params: Params) -> SrState:
         """No direction yet."""
         return SrState(jnp.zeros_like(ravel_pytree(params)[0]))
 
-    def update(
-        self,
-        params: Params,
-        state: OptimizerState,
-        r: Float[Array, "walker elec 3"],
-        e_loc: PerWalker,
-        step: Array,
-    ) -> tuple[Params, SrState, UpdateInfo]:
-        """One SR step; inside pmap. See `Optimizer.update`."""
-        scores = (lazy_scores if self.is_lazy else dense_scores)(self.log_psi, params, r)
-        clipped, n_clipped = self.clipping.apply(e_loc)
-        n_walkers = r.shape[0]
-        gradient = devices.mean(scores.apply_transpose(centred(clipped)) / n_walkers)
+    def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
+        """The natural gradient; inside pmap. See `Optimizer.propose`."""
+        scores = (lazy_scores if self.is_lazy else dense_scores)(self.log_psi, params, batch.r)
+        n_walkers = batch.r.shape[0]
+        gradient = devices.mean(scores.apply_transpose(batch.deviations) / n_walkers)
         direction, _ = cg(
             lambda v: multiply_overlap(scores, v, n_walkers) + self.damping * v,
             gradient,
             x0=state.direction,
             maxiter=self.cg_iterations,
             tol=self.cg_tolerance,
+            # What is left of a gradient of zero, before squares underflow and 0/0 comes of it.
+            atol=float(jnp.finfo(gradient.dtype).tiny) ** 0.4,
         )
-        change = jnp.vdot(direction, multiply_overlap(scores, direction, n_walkers))
-        limit = self.learning_rate.limit(step, self.norm_constraint)
-        eta = limited(self.learning_rate(step), change, limit)
-        flat, unravel = ravel_pytree(params)
-        delta = -eta * direction
-        info = UpdateInfo(2.0 * jnp.linalg.norm(gradient), jnp.linalg.norm(delta), eta, n_clipped)
-        return unravel(flat + delta), SrState(direction), info
+        overlap = multiply_overlap(scores, direction, n_walkers)
+        left = jnp.linalg.norm(gradient - overlap - self.damping * direction)
+        size = jnp.linalg.norm(gradient)
+        told = {"cg_residual": jnp.where(size > 0.0, left / size, left)}
+        return Proposal(direction, jnp.vdot(direction, overlap), 2.0 * gradient, told=told)
 
-
-def limited(eta: Array, square: Array, limit: Array | float) -> Array:
-    """The step length η, or a shorter one with η² · square = limit."""
-    return eta * jnp.minimum(1.0, jnp.sqrt(limit / (eta**2 * square)))
+    def remember(self, proposal: Proposal, made: Made) -> SrState:
+        """The direction, however far it was gone."""
+        del made
+        return SrState(proposal.direction)

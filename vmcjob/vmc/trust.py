@@ -7,7 +7,7 @@ from jax.flatten_util import ravel_pytree
 from jaxtyping import Float
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import LogPsi, Params, Trust
+from vmcjob.vmc.contracts import Batch, LogPsi, Params, Trust
 
 MAX_HALVINGS = 6
 """After so many an update of any sensible size does nothing; then none is made."""
@@ -27,19 +27,18 @@ def shortened(
     log_psi: LogPsi,
     old: Params,
     new: Params,
-    r: Float[Array, "walker elec 3"],
+    batch: Batch,
     least: float,
 ) -> tuple[Params, Trust]:
     """The parameters `new`, or on the way there, so that the effective sample size is `least`.
 
     The update is halved as often as needed, MAX_HALVINGS times; then it is not made at all. Inside
-    pmap; costs two forward passes, and one for every halving.
+    pmap; costs a forward pass, and one for every halving.
     """
     flat, unravel = ravel_pytree(old)
     whole = ravel_pytree(new)[0]
     delta = whole - flat
     batch_log_psi = jax.vmap(log_psi, (None, 0))
-    before = batch_log_psi(old, r)
 
     def part(halvings: Array) -> Array:
         return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings).astype(flat.dtype)
@@ -48,7 +47,9 @@ def shortened(
         return jnp.where(halvings == 0, whole, flat + part(halvings) * delta)
 
     def at(halvings: Array) -> tuple[Array, Array]:
-        ess = effective_sample_size(batch_log_psi(unravel(moved(halvings)), r) - before)
+        ess = effective_sample_size(
+            batch_log_psi(unravel(moved(halvings)), batch.r) - batch.log_abs
+        )
         return halvings, ess
 
     # What is not a number is not too small either: the step is then refused as a whole, outside.
