@@ -47,7 +47,10 @@ ROOMS: dict[str, set[str]] = {
     "store": {"columns"} | BASE,
     "stats": set(),
     "frames": {"columns"} | BASE,
-    "table": {"store", "stats", "verdict", "frames"} | BASE,
+    "provenance": set(),
+    "naming": set(),
+    "explain": {"store", "stats"},
+    "table": {"store", "stats", "verdict", "frames", "provenance", "naming"} | BASE,
     # what a notebook opens: it reads everything and starts nothing
     "analysis": {"rundir", "status", "spec", "store", "stats", "table", "frames", "run", "vmc"}
     | BASE,
@@ -81,7 +84,7 @@ HEAVY = {
             "vmc",
             "fwdlap",
         ),
-        *("observables", "observed"),
+        *("observables", "observed", "explain"),
     },
     "submitit": {"scheduler"},
     "kfac_jax": {"vmc"},

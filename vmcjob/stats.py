@@ -111,14 +111,14 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
         raise ValueError("pooling needs estimates, each with a finite mean and error")
     # An error of zero (a constant series) still has the rounding of its numbers.
     square = np.maximum(error, np.spacing(np.abs(mean))) ** 2
-    chi2, scatter = _scatter(mean, square)
+    chi2, between = scatter(mean, square)
     lengths = np.array([item.n for item in estimates])
-    weight = 1.0 / (_squares_by_length(square, lengths) + scatter)
+    weight = 1.0 / (_squares_by_length(square, lengths) + between)
     weight /= weight.sum()
-    total = float((weight**2 * (square + scatter)).sum())
-    from_scatter = scatter * float((weight**2).sum())
+    total = float((weight**2 * (square + between)).sum())
+    from_scatter = between * float((weight**2).sum())
     dof = len(estimates) - 1
-    factor = _student(dof * (total / from_scatter) ** 2) if from_scatter > 0.0 else 1.0
+    factor = student_factor(dof * (total / from_scatter) ** 2) if from_scatter > 0.0 else 1.0
     n = int(lengths.sum())
     n_eff = sum(item.n_eff for item in estimates)
     doubts = _doubts(estimates)
@@ -203,7 +203,7 @@ def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
     error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
     """
     candidates = [
-        (_student(dof) * math.sqrt(square), square)
+        (student_factor(dof) * math.sqrt(square), square)
         for square, dof in (blocking_error(x), window_error(x), (x.var(ddof=1) / x.size, x.size))
     ]
     error, square = max(candidates)
@@ -242,7 +242,7 @@ def _autocovariance(x: np.ndarray) -> np.ndarray:
     return np.fft.irfft(spectrum * spectrum.conj(), length)[:n] / (n - np.arange(n))
 
 
-def _student(dof: float) -> float:
+def student_factor(dof: float) -> float:
     """Half width of Student's 68.27 % interval, in standard errors.
 
     The Cornish-Fisher series of the quantile at one Gaussian standard deviation; within 2 % for
@@ -275,7 +275,7 @@ def _doubts(estimates: Sequence[Estimate]) -> list[str]:
     ]
 
 
-def _scatter(mean: np.ndarray, square: np.ndarray) -> tuple[float, float]:
+def scatter(mean: np.ndarray, square: np.ndarray) -> tuple[float, float]:
     """χ² of the means about their weighted mean, and the variance between runs it implies."""
     weight = 1.0 / square
     common = (weight * mean).sum() / weight.sum()

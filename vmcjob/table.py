@@ -13,6 +13,8 @@ import numpy as np
 
 from vmcjob.errors import StoreError
 from vmcjob.frames import to_dataframe, to_dataset
+from vmcjob.naming import tell_apart
+from vmcjob.provenance import summarize
 from vmcjob.stats import Estimate, estimate, pool
 from vmcjob.store import RunStore, peek
 from vmcjob.verdict import findings
@@ -24,8 +26,12 @@ SCHEMA_VERSION = 1
 UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
     ("energy", "error", "reference", "hartree_fock"), "hartree"
 )
-NOT_IN_CSV = {"findings", "point", "science_sha256"}  # fields of a row; `why` has the findings
-MAX_DIFFERENCES = 2  # keys of a spec that the name of a row has room for
+NOT_IN_CSV = {
+    "findings",
+    "point",
+    "provenance",
+    "science_sha256",
+}  # fields of a row; `why` has the findings
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
 
 
@@ -66,6 +72,8 @@ class Row:
     seeds: tuple[int, ...]
     point: Mapping[str, int | float | str]
     science_sha256: str
+    provenance: Mapping[str, str | None]  # versions, devices, precision; see `provenance`
+    wall_time_s: float  # of all runs
 
 
 class Exclusion(NamedTuple):
@@ -104,6 +112,8 @@ class Table:
         }
         for key in coordinates:
             found[key] = [row.point.get(key) for row in self.rows]
+        for name in dict.fromkeys(name for row in self.rows for name in row.provenance):
+            found[name] = [row.provenance.get(name) for row in self.rows]
         return found
 
     def to_dataframe(self) -> "DataFrame":
@@ -136,6 +146,8 @@ class _Evaluated(NamedTuple):
     variance: float
     hartree_fock: float | None
     rollbacks: int
+    provenance: Mapping[str, Any]  # JSON
+    wall_time_s: float
     continues: str | None  # the run whose samples are among its own
     findings: tuple[str, ...]  # what its own numbers say against it
 
@@ -189,9 +201,18 @@ def _evaluate(run: RunResult) -> _Evaluated:
     if not (math.isfinite(result.error) and math.isfinite(variance)):
         raise _UnusableError(f"{run.state.lower()}: {result.why or 'the variance is not finite'}")
     hartree_fock = start.attributes["energy"] if start else None
-    continues = store.attrs["provenance"].get("continues", {}).get("run_id")
-    found = findings(train, series, result, hartree_fock)
-    return _Evaluated(run, result, variance, hartree_fock, len(store.rollbacks), continues, found)
+    provenance = store.attrs["provenance"]
+    return _Evaluated(
+        run=run,
+        energy=result,
+        variance=variance,
+        hartree_fock=hartree_fock,
+        rollbacks=len(store.rollbacks),
+        provenance=provenance,
+        wall_time_s=float(series["wall_time"][-1]),
+        continues=provenance.get("continues", {}).get("run_id"),
+        findings=findings(train, series, result, hartree_fock),
+    )
 
 
 def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:
@@ -226,6 +247,8 @@ def _row(group: Sequence[_Evaluated]) -> Row:
         seeds=tuple(item.run.seed for item in group),
         point=dict(run.point),
         science_sha256=run.science_sha256,
+        provenance=summarize([item.provenance for item in group]),
+        wall_time_s=sum(item.wall_time_s for item in group),
     )
 
 
@@ -252,29 +275,12 @@ def _position(group: Sequence[_Evaluated]) -> tuple[str, list[tuple[bool, float,
 def _with_unique_names(groups: Sequence[Sequence[_Evaluated]]) -> tuple[Row, ...]:
     """One row per group; those of one name but different science (an edited spec) told apart."""
     rows = [_row(group) for group in groups]
-    alike: dict[str, list[int]] = defaultdict(list)
-    for at, row in enumerate(rows):
-        alike[row.name].append(at)
-    for name, places in alike.items():
-        methods = [groups[at][0].run.method for at in places]
-        for at, words in zip(places, _differences(methods), strict=True):
-            words = words or rows[at].run_ids[0].rpartition("-")[2]
-            rows[at] = rows[at] if len(places) == 1 else replace(rows[at], name=f"{name} ({words})")
-    return tuple(rows)
-
-
-def _differences(methods: Sequence[Mapping[str, int | float | str]]) -> list[str]:
-    """What each method has of its own, in the words of a spec; nothing where that is too much.
-
-    Where a table is of another kind, its other keys are no news.
-    """
-    names = list(dict.fromkeys(name for method in methods for name in method))
-    unlike = [name for name in names if len({method.get(name) for method in methods}) > 1]
-    kinds = {name.partition(".")[0] for name in unlike if name.endswith(".kind")}
-    told = [n for n in unlike if n.endswith(".kind") or n.partition(".")[0] not in kinds]
-    words = [", ".join(f"{n}={method[n]}" for n in told if n in method) for method in methods]
-    is_told = 0 < len(told) <= MAX_DIFFERENCES and len(set(words)) == len(words)
-    return words if is_told else [""] * len(methods)
+    names = tell_apart(
+        [row.name for row in rows],
+        [group[0].run.method for group in groups],
+        [row.run_ids[0].rpartition("-")[2] for row in rows],
+    )
+    return tuple(replace(row, name=name) for row, name in zip(rows, names, strict=True))
 
 
 def _plain(value: object) -> object:

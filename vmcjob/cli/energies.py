@@ -20,14 +20,14 @@ class Energies(NamedTuple):
     errors: Sequence[VmcJobError]
 
 
-def make_energies(chosen: "Sequence[RunDir]") -> Energies:
-    """Energies of runs, pooled over seeds."""
+def make_energies(chosen: "Sequence[RunDir]", by: str | None = None) -> Energies:
+    """Energies of runs, pooled over seeds; rows told apart by a key, if there is one."""
     from vmcjob.analysis.energies import table_of
     from vmcjob.scheduler import Watch
     from vmcjob.status import rows
 
     found, errors = rows(chosen, Watch().look(chosen))
-    return Energies(table_of(found), {row.run_id: row for row in found}, errors)
+    return Energies(table_of(found, by), {row.run_id: row for row in found}, errors)
 
 
 class Difference(TypedDict):

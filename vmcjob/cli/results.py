@@ -1,6 +1,7 @@
 """From finished runs to energies: aggregate."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,8 +10,10 @@ import typer
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import TableColumn, make_table
 from vmcjob.cli.energies import Difference, add_up, make_energies, read_reactions
+from vmcjob.cli.expand import expand_options
+from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
 from vmcjob.cli.observables import read_observations, show_observations
-from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
+from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, count, format_energy
@@ -18,6 +21,7 @@ from vmcjob.errors import IncompleteError, UsageError
 from vmcjob.units import PER_HARTREE, EnergyUnit
 
 if TYPE_CHECKING:
+    from vmcjob.explain import RowTrace
     from vmcjob.table import Row, Table
 
 
@@ -82,23 +86,47 @@ Sums = Annotated[
 WithObservables = Annotated[
     bool, typer.Option("--observables", help="Show what else was measured, too.")
 ]
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="KEY", help='Rows apart by "seed", or by a key of sweep or spec.'),
+]
+Explained = Annotated[
+    str | None,
+    typer.Option("--explain", metavar="RUN", help="Show how the energy of its row came about."),
+]
+
+
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output",
+        "-o",
+        metavar="FILE",
+        help="Write a table too: CSV, .parquet or .nc; - for CSV on standard output alone.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class TableOptions:
+    """What is to be in the table, and beside it."""
+
+    sums: Sums = None
+    with_observables: WithObservables = False
+    by: By = None
+    explained: Explained = None
 
 
 @app.command(cls=Command)
+@expand_options
 def aggregate(
+    options: TableOptions,
     selectors: AnySelectors = None,
     site: SiteProfile = None,
     runs: RunsRoot = None,
     as_json: AsJson = False,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="CSV", help="Write a table too; - for standard output alone."
-        ),
-    ] = None,
+    output: Output = None,
     unit: Unit = "hartree",
-    sums: Sums = None,
-    with_observables: WithObservables = False,
 ) -> None:
     """Turn finished runs into energies with error bars, in hartree.
 
@@ -106,11 +134,16 @@ def aggregate(
     """
     if output == STDOUT and as_json:
         raise UsageError("-o - and --json both want standard output; choose one")
-    reactions = read_reactions("--diff", sums or [])
+    sums, with_observables = options.sums or [], options.with_observables
+    reactions = read_reactions("--diff", sums)
     chosen = select_runs(selectors, site, runs)
     if output is not None:
         require_writable(output, chosen)
-    table, found, errors = make_energies(chosen)
+    energies = make_energies(chosen, options.by)
+    table, found, errors = energies
+    if options.explained is not None:
+        _explain(explain_row(select_run(options.explained, site, runs), energies), as_json)
+        return
     differences = add_up("--diff", reactions, table)
     measured = read_observations(table, found) if with_observables else []
     if as_json:
@@ -125,9 +158,16 @@ def aggregate(
     for run_id, reason in () if as_json else (*table.excluded, *table.contained):
         say(f"left out: {run_id}  {reason}", "dim")
     if output not in (None, STDOUT):
-        write_table(output, table.to_csv())
+        write_table(output, table)
     if errors or table.excluded or not all(row.converged for row in table.rows):
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
+
+
+def _explain(trace: "RowTrace", as_json: bool) -> None:
+    if as_json:
+        put_json(explanation_document(trace))
+    else:
+        put(explanation_text(trace))
 
 
 def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]") -> None:

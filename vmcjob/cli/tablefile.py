@@ -9,9 +9,11 @@ from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
+    from vmcjob.table import Table
 
 STDOUT = Path("-")
 HEADER = b"name,runs,n_steps,energy,"  # how a table begins, whatever columns come behind
+BINARY = {".parquet": b"PAR1", ".nc": b"CDF"}  # other forms by suffix, and how their files begin
 
 
 def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
@@ -32,18 +34,39 @@ def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
 
 
-def write_table(path: Path, text: str) -> None:
-    """Write the table, a file as a whole; /dev/stderr and the like as they take it."""
+def write_table(path: Path, table: "Table") -> None:
+    """Write the table as its file's suffix says, by default as CSV.
+
+    A file appears as a whole; /dev/stderr and the like get CSV as they take it.
+    """
     from vmcjob.rundir.files import write_whole
 
+    text = "" if path.suffix in BINARY else table.to_csv()
     try:
-        if path.exists() and not path.is_file():
+        if path.suffix in BINARY:
+            _write_binary(path, table)
+        elif path.exists() and not path.is_file():
             path.write_text(text, "utf-8")
         else:
             write_whole(path.resolve(), text)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
     say(f"wrote {path}", "dim")
+
+
+def _write_binary(path: Path, table: "Table") -> None:
+    """A Parquet or netCDF file, beside its place at first."""
+    from vmcjob.frames import write_netcdf, write_parquet
+
+    unfinished = path.resolve().with_name(f".{path.name}.partial")
+    try:
+        if path.suffix == ".nc":
+            write_netcdf(table.to_dataset(), unfinished)
+        else:
+            write_parquet(table.to_columns(), unfinished)
+        unfinished.replace(path.resolve())
+    finally:
+        unfinished.unlink(missing_ok=True)
 
 
 def refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
@@ -59,6 +82,7 @@ def refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
 
 def _is_table(path: Path) -> bool:
     """Whether a file is empty or one of our tables, which may be replaced."""
+    header = BINARY.get(path.suffix, HEADER)
     with open(path, "rb") as file:
-        begin = file.read(len(HEADER))
-    return begin in (b"", HEADER)
+        begin = file.read(len(header))
+    return begin in (b"", header)

@@ -1,0 +1,141 @@
+"""From the rows of a store to the digits of a table: every number on the way, in its order.
+
+Nothing is computed anew but what `stats` itself goes by; the last number is that of the table.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from vmcjob.stats import (
+    MIN_INDEPENDENT,
+    Estimate,
+    blocking_error,
+    estimate,
+    pool,
+    scatter,
+    student_factor,
+    window_error,
+)
+from vmcjob.store import RunStore
+
+Facts = Mapping[str, float | int | str | None]
+"""Numbers by name; the names say the unit where it is not hartree."""
+
+
+@dataclass(frozen=True)
+class RunTrace:
+    """How the energy of one run came about; energies in hartree."""
+
+    run_id: str
+    rows: Facts  # what was read
+    errors: Mapping[
+        str, Mapping[str, float]
+    ]  # by method: the error, what it is widened by, and the result
+    chosen: str  # the method whose result is the error: the largest
+    estimate: Estimate
+
+
+@dataclass(frozen=True)
+class RowTrace:
+    """How a row of a table came about."""
+
+    name: str
+    runs: tuple[RunTrace, ...]
+    pooling: Facts  # empty for a single run
+    estimate: Estimate
+
+
+def trace_row(name: str, stores: Mapping[str, Path]) -> RowTrace:
+    """Of a row of a table, whose runs are in these stores; StoreError if one cannot be read."""
+    runs = tuple(trace_run(run_id, path) for run_id, path in stores.items())
+    estimates = [run.estimate for run in runs]
+    return RowTrace(name, runs, _pooling(estimates), pool(estimates))
+
+
+def trace_run(run_id: str, path: Path) -> RunTrace:
+    """Of one run's evaluation."""
+    store = RunStore.open(path, run_id=run_id)
+    series = store.series("evaluate")
+    energies = series["energy"]
+    found = estimate(energies, variance=series["variance"])
+    errors = _errors(energies) if 0.0 < found.error < math.inf else {}
+    return RunTrace(
+        run_id=run_id,
+        rows=_rows(store, series),
+        errors=errors,
+        chosen=max(errors, key=lambda name: errors[name]["result"], default="none"),
+        estimate=found,
+    )
+
+
+def _rows(store: RunStore, series: Mapping[str, np.ndarray]) -> Facts:
+    """What was read, and what the run says of it."""
+    energies, steps = series["energy"], series["step"]
+    evaluated: Any = store.attrs.get("evaluated") or {}  # JSON
+    return {
+        "array": f"{store.path.name}/evaluate/energy",
+        "first step": int(steps[0]) if len(steps) else None,
+        "last step": int(steps[-1]) if len(steps) else None,
+        "rows": len(energies),
+        "rows not finite": int((~np.isfinite(energies)).sum()),
+        "parameters": evaluated.get("chosen", "last") if isinstance(evaluated, dict) else None,
+        "mean": float(np.mean(energies)) if len(energies) else None,
+        "spread of rows": float(np.std(energies, ddof=1)) if len(energies) > 1 else None,
+        "mean variance, hartree^2": float(np.mean(series["variance"])) if len(steps) else None,
+    }
+
+
+def _errors(x: np.ndarray) -> dict[str, dict[str, float]]:
+    """The candidates for the error of a mean, as `stats.estimate` weighs them."""
+    block, blocks_dof = blocking_error(x)
+    window, window_dof = window_error(x)
+    found = {
+        "independent rows": (float(x.var(ddof=1) / x.size), float(x.size), {}),
+        "blocking": (block, blocks_dof, {"blocks": int(blocks_dof) + 1}),
+        "autocorrelations": (window, window_dof, {}),
+    }
+    return {
+        name: {
+            "error": math.sqrt(square),
+            "degrees of freedom": dof,
+            **more,
+            "Student's factor": student_factor(dof),
+            "result": student_factor(dof) * math.sqrt(square),
+        }
+        for name, (square, dof, more) in found.items()
+    }
+
+
+def _pooling(estimates: Sequence[Estimate]) -> Facts:
+    """Agreement and scatter of several runs."""
+    if len(estimates) < 2:
+        return {}
+    mean = np.array([one.mean for one in estimates])
+    error = np.array([one.error for one in estimates])
+    chi2, between = scatter(mean, np.maximum(error, np.spacing(np.abs(mean))) ** 2)
+    return {
+        "runs": len(estimates),
+        "lowest": float(mean.min()),
+        "highest": float(mean.max()),
+        "chi^2": chi2,
+        "degrees of freedom": len(estimates) - 1,
+        "spread between runs": math.sqrt(between),
+    }
+
+
+def meaning(found: Estimate) -> Facts:
+    """What an estimate says, with how it is judged."""
+    return {
+        "energy": found.mean,
+        "error": found.error,
+        "rows": found.n,
+        "tau, steps": found.tau,
+        "n_eff = rows / (2 tau)": found.n_eff,
+        "n_eff needed": MIN_INDEPENDENT,
+        "converged": "yes" if found.converged else f"no: {found.why}",
+    }

@@ -1,0 +1,22 @@
+"""What else decided the numbers of some runs, in a few words for a row of a table."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+Provenance = Mapping[str, Any]  # JSON, as a worker writes it
+NAMES = ("vmcjob", "jax", "devices", "dtype", "image_sha256", "host")
+
+
+def summarize(runs: Sequence[Provenance]) -> dict[str, str | None]:
+    """By name what the runs agree on; where they do not, all of it, separated by semicolons."""
+    found: dict[str, str | None] = {}
+    for name in NAMES:
+        values = dict.fromkeys(str(value) for run in runs if (value := _value(run, name)))
+        found[name] = "; ".join(values) or None
+    return found
+
+
+def _value(run: Provenance, name: str) -> object:
+    versions = run.get("versions")
+    versions = versions if isinstance(versions, Mapping) else {}
+    return versions.get(name, run.get(name))
