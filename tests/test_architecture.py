@@ -48,6 +48,7 @@ ROOMS: dict[str, set[str]] = {
     "stats": set(),
     "frames": {"columns"} | BASE,
     "provenance": set(),
+    "report": set(),
     "naming": set(),
     "explain": {"store", "stats"},
     "table": {"store", "stats", "verdict", "frames", "provenance", "naming"} | BASE,

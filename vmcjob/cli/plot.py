@@ -79,7 +79,7 @@ def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Fo
     errors: list[VmcJobError] = []
     for run, path in zip(chosen, targets, strict=True):
         try:
-            save(draw_overview(_read(run)), path)
+            save(draw_overview(read_series(run)), path)
         except VmcJobError as error:
             errors.append(error)
         else:
@@ -98,7 +98,7 @@ def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
     errors: list[VmcJobError] = []
     for run in chosen:
         try:
-            found.append(_read(run))
+            found.append(read_series(run))
         except VmcJobError as error:
             errors.append(error)
     if found:
@@ -107,7 +107,7 @@ def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
     _raise_all(errors, len(chosen))
 
 
-def _read(run: "RunDir") -> "RunSeries":
+def read_series(run: "RunDir") -> "RunSeries":
     """What a run's picture is drawn from; StoreError where there is nothing yet."""
     from vmcjob.plot import read
     from vmcjob.spec import load_resolved

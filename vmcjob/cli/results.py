@@ -32,7 +32,7 @@ def _verdict(row: "Row") -> Cell:
     return Cell("converged", "green") if row.converged else Cell("not yet", "yellow")
 
 
-def _columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
+def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
     """For people, energies in their unit; JSON and CSV have the fields of a row, in hartree."""
     factor, difference = PER_HARTREE[unit], _Difference(unit)
 
@@ -173,7 +173,7 @@ def _explain(trace: "RowTrace", as_json: bool) -> None:
 def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]") -> None:
     """The tables for people: of rows, and of what was asked to be added up."""
     if table.rows:
-        put_table(*make_table(_columns(unit), table.rows))
+        put_table(*make_table(table_columns(unit), table.rows))
     factor = PER_HARTREE[unit]
     columns: list[TableColumn[Difference]] = [
         TableColumn("sum", lambda found: found["sum"]),

@@ -84,11 +84,11 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
 def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterator[str]:
     """What `show` prints, part by part; what there is not is left out."""
     run = row.run
-    yield make_visible(align_facts(_summary(row, record)))
+    yield make_visible(align_facts(run_facts(row, record)))
     if attempts := run.read_attempts():
         yield f"# attempts\n{_draw_attempts(attempts)}"
     if provenance := run.read_provenance():
-        yield make_visible(f"# provenance\n{align_facts(dict(_flatten(provenance)))}")
+        yield make_visible(f"# provenance\n{align_facts(provenance_facts(provenance))}")
     try:
         yield make_visible(f"# {run.spec_path.name}\n{run.read_spec_text().rstrip()}")
     except RunDirError as error:
@@ -99,7 +99,7 @@ def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterat
         yield make_visible(f"# {run.environment_path.name}\n{environment.rstrip()}")
 
 
-def _summary(row: "Row", record: "Record") -> dict[str, str]:
+def run_facts(row: "Row", record: "Record") -> dict[str, str]:
     """What the run is and how it is doing."""
     outcome = row.run.read_outcome()
     energy = format_energy(row.energy, row.error)
@@ -134,6 +134,11 @@ def _draw_attempts(attempts: list[dict[str, object]]) -> str:
             ]
         )
     return draw_table(EVENT_COLUMNS, rows)
+
+
+def provenance_facts(provenance: dict[str, object]) -> dict[str, str]:
+    """What else decided a run's numbers, by name."""
+    return dict(_flatten(provenance))
 
 
 def _flatten(facts: dict[str, object]) -> Iterator[tuple[str, str]]:

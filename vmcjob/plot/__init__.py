@@ -7,7 +7,7 @@ matplotlib, and no display.
 from vmcjob.plot.curve import CurvePoint, draw_curve
 from vmcjob.plot.overview import draw_comparison, draw_overview
 from vmcjob.plot.series import RunSeries, read
-from vmcjob.plot.style import FORMATS, save
+from vmcjob.plot.style import FORMATS, save, to_svg
 
 __all__ = [
     "FORMATS",
@@ -18,4 +18,5 @@ __all__ = [
     "draw_overview",
     "read",
     "save",
+    "to_svg",
 ]

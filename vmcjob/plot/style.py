@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,6 +95,15 @@ def say_empty(axes: Axes, why: str) -> None:
     axes.text(0.5, 0.5, why, ha="center", va="center", transform=axes.transAxes, color=GREY)
     axes.set_xticks([])
     axes.set_yticks([])
+
+
+def to_svg(figure: Figure) -> str:
+    """A figure as the text of an SVG picture."""
+    text = StringIO()
+    with our_style():
+        mpl.rcParams["svg.hashsalt"] = "vmcjob"
+        figure.savefig(text, format="svg", metadata={"Date": None})
+    return text.getvalue()
 
 
 def save(figure: Figure, path: Path) -> None:

@@ -1,0 +1,133 @@
+"""One page about some runs: report."""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vmcjob import __version__
+from vmcjob.cli.app import Command, app
+from vmcjob.cli.columns import make_table
+from vmcjob.cli.energies import Energies, make_energies
+from vmcjob.cli.explain import explanation_text
+from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
+from vmcjob.cli.plot import read_series
+from vmcjob.cli.results import table_columns
+from vmcjob.cli.screen import say
+from vmcjob.cli.show import provenance_facts, run_facts
+from vmcjob.cli.tablefile import refuse_folders_of_runs
+from vmcjob.cli.text import format_time
+from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
+
+if TYPE_CHECKING:
+    from vmcjob.report import Content, Picture, RunFacts
+    from vmcjob.rundir import RunDir
+    from vmcjob.status import Row
+
+MARK = b"<!DOCTYPE html>"
+
+
+@app.command(cls=Command)
+def report(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The page, .html.")
+    ],
+    selectors: AnySelectors = None,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+) -> None:
+    """Write one page with energies, pictures, specs and provenance.
+
+    It says how every number came about, needs no network and prints well. Ends with exit code 3
+    when a run had to be left out or an energy is not converged.
+    """
+    chosen = select_runs(selectors, site, runs)
+    if not chosen:
+        raise NotFoundError("there is nothing to report")
+    _require_writable(output, chosen)
+    energies = make_energies(chosen)
+    _write(output, _content(energies))
+    say(f"wrote {output}", "dim")
+    table = energies.table
+    if energies.errors or table.excluded or not all(row.converged for row in table.rows):
+        words = [*map(str, energies.errors), "some runs are left out or not converged; it says why"]
+        raise IncompleteError("\n".join(words))
+
+
+def _content(energies: Energies) -> "Content":
+    from vmcjob.explain import trace_row
+    from vmcjob.report import Content
+
+    table, runs = energies.table, energies.runs
+    columns, cells = make_table(table_columns("hartree"), table.rows)
+    left_out = (*table.excluded, *table.contained)
+    explanations = {
+        row.name: explanation_text(
+            trace_row(row.name, {one: runs[one].run.store_path for one in row.run_ids})
+        )
+        for row in table.rows
+    }
+    names = list(dict.fromkeys(row.name.partition(" ")[0] for row in table.rows)) or ["runs"]
+    return Content(
+        title=f"vmcjob report: {', '.join(names)}",
+        facts={
+            "written": f"{format_time(time.time())}, by vmcjob {__version__}",
+            "runs": str(len(runs)),
+            "energies": "hartree, one standard error in units of the last digit",
+        },
+        head=[column.title for column in columns],
+        rows=[[cell.text for cell in line] for line in cells],
+        notes=[f"left out: {run_id}: {reason}" for run_id, reason in left_out],
+        explanations=explanations,
+        runs=[_run(row) for row in runs.values()],
+    )
+
+
+def _run(row: "Row") -> "RunFacts":
+    """What is said of one run; what cannot be read is left out, the table says why."""
+    from vmcjob.report import RunFacts
+
+    run = row.run
+    provenance = run.read_provenance() or {}
+    facts = run_facts(row, run.read_record()) | provenance_facts(provenance)
+    try:
+        texts = {run.spec_path.name: run.read_spec_text()}
+    except VmcJobError as error:
+        texts = {run.spec_path.name: str(error)}
+    return RunFacts(row.run_id, facts, texts, _picture(run))
+
+
+def _picture(run: "RunDir") -> "Picture | None":
+    from vmcjob.plot import draw_overview, to_svg
+    from vmcjob.report import Picture
+
+    try:
+        series = read_series(run)
+    except VmcJobError:
+        return None
+    caption = "Training on the left; evaluation, and how sure its energy is, on the right."
+    return Picture(caption, to_svg(draw_overview(series)))
+
+
+def _require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
+    """UsageError where a page would do harm."""
+    refuse_folders_of_runs(path, chosen)
+    if path.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{path}: the page is HTML; name it .html")
+    try:
+        if path.exists() and path.read_bytes()[: len(MARK)] not in (b"", MARK):
+            raise UsageError(f"{path}: exists and is no page of HTML; remove it first")
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _write(path: Path, content: "Content") -> None:
+    from vmcjob.report import render
+    from vmcjob.rundir.files import write_whole
+
+    try:
+        write_whole(path.resolve(), render(content))
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,98 @@
+"""A page as HTML: one file, no script, no address of anything elsewhere."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from html import escape
+
+from vmcjob.report.content import Content, Picture, RunFacts
+
+# Dark where the reader's screen is; on paper light, without what only a screen can unfold.
+STYLE = """
+:root { --ink: #1a1a1a; --paper: #fff; --faint: #666; --line: #ddd; --ground: #f6f6f6 }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #e4e4e4; --paper: #16181b; --faint: #9a9a9a; --line: #3a3d42; --ground: #202327 }
+}
+@media print {
+  :root { --ink: #000; --paper: #fff; --faint: #444; --line: #bbb; --ground: #fff }
+  section { break-inside: avoid-page } details { display: block }
+}
+* { box-sizing: border-box }
+body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: var(--ink);
+  background: var(--paper); font: 15px/1.5 system-ui, sans-serif }
+h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem }
+table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
+th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left;
+  vertical-align: top } thead th { color: var(--faint); font-weight: 600 }
+.wide { overflow-x: auto } dl { display: grid; grid-template-columns: max-content 1fr;
+  gap: .1rem 1rem } dt { color: var(--faint) } dd { margin: 0; overflow-wrap: anywhere }
+pre { background: var(--ground); border: 1px solid var(--line); padding: .7rem; overflow-x: auto;
+  font-size: 12px; white-space: pre-wrap } summary { cursor: pointer; color: var(--faint) }
+figure { margin: 1rem 0; background: #fff; padding: .5rem; border: 1px solid var(--line) }
+figure svg { width: 100%; height: auto } figcaption { color: #555; font-size: .85rem }
+"""
+# The browser itself is told to ask nobody for anything, whatever a run's texts may say.
+POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+_NAMES = re.compile(r'\b(id="|href="#|url\(#)([^")]+)')
+_PROLOGUE = re.compile(r"^.*?(?=<svg)", re.DOTALL)
+_METADATA = re.compile(r"<metadata>.*?</metadata>", re.DOTALL)
+
+
+def render(content: Content) -> str:
+    """The page's whole text."""
+    return "\n".join(_lines(content))
+
+
+def _lines(content: Content) -> Iterator[str]:
+    title = escape(content.title)
+    yield '<!DOCTYPE html>\n<html lang="en"><head><meta charset="utf-8">'
+    yield '<meta name="viewport" content="width=device-width, initial-scale=1">'
+    yield f'<meta http-equiv="Content-Security-Policy" content="{POLICY}">'
+    yield f"<title>{title}</title><style>{STYLE}</style></head><body>"
+    yield f"<h1>{title}</h1>{_facts(content.facts)}"
+    yield "<h2>Energies</h2>"
+    yield _table(content.head, content.rows) if content.rows else "<p>No run has an energy yet.</p>"
+    if content.notes:
+        yield "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in content.notes) + "</ul>"
+    if content.explanations:
+        yield "<h2>How the numbers came about</h2>"
+        yield from (_folded(name, text) for name, text in content.explanations.items())
+    for number, run in enumerate(content.runs):
+        yield from _run(number, run)
+    yield "</body></html>\n"
+
+
+def _run(number: int, run: RunFacts) -> Iterator[str]:
+    yield f'<section id="{escape(run.run_id)}"><h2>{escape(run.run_id)}</h2>{_facts(run.facts)}'
+    if run.picture is not None:
+        yield _figure(number, run.picture)
+    yield from (_folded(title, text) for title, text in run.texts.items())
+    yield "</section>"
+
+
+def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    lines = "".join(
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return (
+        f'<div class="wide"><table><thead><tr>{titles}</tr></thead>'
+        f"<tbody>{lines}</tbody></table></div>"
+    )
+
+
+def _facts(facts: Mapping[str, str]) -> str:
+    known = {name: value for name, value in facts.items() if value}
+    pairs = "".join(f"<dt>{escape(name)}</dt><dd>{escape(v)}</dd>" for name, v in known.items())
+    return f"<dl>{pairs}</dl>"
+
+
+def _folded(title: str, text: str) -> str:
+    return f"<details><summary>{escape(title)}</summary><pre>{escape(text)}</pre></details>"
+
+
+def _figure(number: int, picture: Picture) -> str:
+    """A picture within the page: ids of its own, and no word about where SVG is defined."""
+    svg = _METADATA.sub("", _PROLOGUE.sub("", picture.svg, count=1))
+    svg = re.sub(r'\s(xmlns(:\w+)?)="[^"]*"', "", svg).replace("xlink:href", "href")
+    svg = _NAMES.sub(rf"\g<1>p{number}-\g<2>", svg)
+    return f"<figure>{svg}<figcaption>{escape(picture.caption)}</figcaption></figure>"
