@@ -26,6 +26,7 @@ from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256, why_no_start
 from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore, peek
 from vmcjob.vmc import ranks
+from vmcjob.vmc.casscf import ActiveSpace
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 
 PACKAGES: Final = ("jax", "jaxlib", "flax", "optax", "kfac-jax", "pyscf", "numpy", "zarr")
@@ -127,17 +128,28 @@ def _adopted(store: RunStore) -> RunStore:
 def _start(spec: JobSpec) -> HartreeFockRecord:
     """The Hartree–Fock start of a run, for its store: another attempt shall find the same one."""
     try:
-        found = solve(make_system(spec.system), spec.pretrain.basis, spec.pretrain.method)
+        found = solve(
+            make_system(spec.system),
+            spec.pretrain.basis,
+            spec.pretrain.method,
+            ActiveSpace(*spec.pretrain.active_space) if spec.pretrain.active_space else None,
+            spec.ansatz.determinants,
+        )
     except HartreeFockError as error:
         raise RunDirError(f"pretrain: {error}; choose another pretrain.basis") from None
     about = f"{found.method.upper()}/{found.basis}: {found.energy:.6f} hartree"
     log.info("Hartree-Fock, %s%s", about, "" if found.is_converged else ", not converged")
+    if found.casscf_energy is not None:
+        words = f"{found.casscf_energy:.6f} hartree, {len(found.up)} determinants"
+        log.info("CASSCF(%s): %s", ", ".join(map(str, spec.pretrain.active_space)), words)
     attributes = {
         "energy": found.energy,
         "is_converged": found.is_converged,
         "method": found.method,
         "basis": found.basis,
     }
+    if found.casscf_energy is not None:
+        attributes["casscf_energy"] = found.casscf_energy
     return HartreeFockRecord(attributes, {"up": found.up, "down": found.down})
 
 

@@ -149,7 +149,9 @@ def _pretraining(
     return Pretraining(
         orbitals=make_orbitals(ansatz),
         target=make_target(system, start.basis, spec.ansatz.full_determinants),
-        setting=HartreeFockSetting(nuclei_of(system), Coefficients.of(start)),
+        setting=HartreeFockSetting(
+            nuclei_of(system), Coefficients.of(start, spec.ansatz.determinants)
+        ),
         optimizer=fitting_optimizer(options.optimizer, options.learning_rate, options.steps),
         seed=spec.seed,
         moves=spec.sampler.steps,

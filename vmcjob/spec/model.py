@@ -1,12 +1,13 @@
 """A job as data: what a spec may say, with the type, range, meaning and default of every key."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
 from vmcjob.document import (
     Before,
     Clash,
+    Rule,
     above,
     between,
     enumerate_words,
@@ -25,6 +26,8 @@ from vmcjob.spec.system import System
 
 MAX_WALKERS: Final = 1_000_000
 PRETRAIN_STEPS: Final = 1000
+MAX_ACTIVE_ORBITALS: Final = 12
+"""Of CASSCF: 12 electrons in them have 850,000 determinants."""
 BY_START: Final = -1
 """Stands for PRETRAIN_STEPS, or for 0 where a run starts from another."""
 
@@ -49,6 +52,10 @@ class Sampler:
     warmup: Annotated[int, between(0, MAX_STEPS), "sweeps of `steps` moves before training"] = 100
 
 
+def _is_space(values: Sequence[int]) -> bool:
+    return not values or (len(values) == 2 and min(values) > 0)
+
+
 @dataclass(frozen=True)
 class Pretrain:
     """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
@@ -63,6 +70,12 @@ class Pretrain:
         Literal["stable", "auto", "rhf", "uhf", "rohf"],
         "auto: rhf for closed shells, else uhf; stable: as auto, or what is stable and lower",
     ] = "stable"
+    active_space: Annotated[
+        tuple[int, ...],
+        Rule("{} of electrons and orbitals, like [4, 4]", _is_space),
+        "electrons and orbitals of CASSCF; its determinants, not one, are then fitted",
+        Before(()),
+    ] = ()
     optimizer: Literal["adam", "lamb"] = "adam"
     learning_rate: Annotated[float, above(0), "of the first step, falling to 0 as a cosine"] = 5e-3
 
@@ -189,6 +202,7 @@ class JobSpec:
             elements = enumerate_words(list(dict.fromkeys(missing)), "and")
             message = f"{self.pretrain.basis} has no functions for {elements}; choose another basis"
             yield Clash(("pretrain", "system"), message, ("basis",))
+        yield from self._active_space_clashes()
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"
             yield Clash(("train", "pretrain"), message, ("start_from",))
@@ -196,6 +210,35 @@ class JobSpec:
         if self.train.steps == self.evaluate.steps == 0:
             message = "train.steps is 0 too, so that nothing would be computed"
             yield Clash(("evaluate", "train"), message, ("steps",))
+
+    def _active_space_clashes(self) -> Iterator[Clash]:
+        """An active space that has no room for its electrons, or that nothing would come of."""
+        if not self.pretrain.active_space:
+            return
+        (electrons, orbitals), system = self.pretrain.active_space, self.system
+        n_core, is_odd = divmod(system.n_electrons - electrons, 2)
+        least = system.n_up - n_core
+        unpaired = system.spin
+        if is_odd or electrons > system.n_electrons or electrons < unpaired:
+            parity, fewest = ("an odd", 1) if system.n_electrons % 2 else ("an even", 2)
+            message = (
+                f"{electrons} active among {system.n_electrons} electrons is impossible; expected "
+                f"{parity} number from {max(fewest, unpaired)} to {system.n_electrons}"
+            )
+        elif not least <= orbitals <= MAX_ACTIVE_ORBITALS:
+            message = (
+                f"expected from {least} to {MAX_ACTIVE_ORBITALS} orbitals for {electrons} active "
+                f"electrons, got {orbitals}"
+            )
+        elif self.pretrain.method == "uhf":
+            message = "an active space has restricted orbitals; leave method out, or use rohf"
+        elif self.ansatz.determinants == 1:
+            message = "an ansatz of one determinant has no use for several; set ansatz.determinants"
+        elif not self.pretrain.steps:
+            message = "nothing is pretrained, for pretrain.steps is 0"
+        else:
+            return
+        yield Clash(("pretrain", "system", "ansatz"), message, ("active_space",))
 
     def _memory_clashes(self) -> Iterator[Clash]:
         """More than devices can have, or, without GPUs, than is asked for of the nodes."""

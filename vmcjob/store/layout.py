@@ -78,7 +78,7 @@ class HartreeFockRecord(NamedTuple):
     """Where a run started: "energy" in hartree, "basis" and "method"; coefficients by spin."""
 
     attributes: Mapping[str, Any]  # JSON
-    orbitals: Mapping[str, np.ndarray]  # "up" and "down": (basis function, orbital)
+    orbitals: Mapping[str, np.ndarray]  # "up" and "down": ([determinant,] basis function, orbital)
 
 
 def build(root: zarr.Group, layout: Layout) -> None:
@@ -110,7 +110,7 @@ def build_orbitals(
             dtype="float64",
             fill_value=np.nan,
             compressors=[Crc32cCodec()],
-            dimension_names=["basis", f"orbital_{spin}"],
+            dimension_names=["determinant", "basis", f"orbital_{spin}"][3 - coefficients.ndim :],
             attributes={
                 "units": "1",
                 "long_name": f"coefficients of occupied orbitals, spin {spin}",

@@ -1,4 +1,4 @@
-"""Hartree–Fock orbitals, from pyscf, as functions that JAX can evaluate."""
+"""Orbitals of Hartree–Fock, or of CASSCF, from pyscf, as functions that JAX can evaluate."""
 
 import warnings
 from collections.abc import Callable, Iterator
@@ -12,6 +12,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
+from vmcjob.vmc.casscf import ActiveSpace, expand
 from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.stability import Solver, broken_symmetry, descended
 from vmcjob.vmc.system import System
@@ -30,24 +31,34 @@ class HartreeFockError(Exception):
 
 @dataclass(frozen=True)
 class HartreeFock:
-    """A determinant of each spin: its energy, and its orbitals as coefficients of a basis."""
+    """Determinants of each spin: their energy, and their orbitals as coefficients of a basis.
 
-    energy: float  # hartree
+    One, or as many as CASSCF needs; these have one axis more, and contain their own coefficients.
+    """
+
+    energy: float  # of Hartree–Fock, hartree
     is_converged: bool
     method: Method
     basis: str
-    up: Float[np.ndarray, "basis n_up"]
-    down: Float[np.ndarray, "basis n_down"]
+    up: Float[np.ndarray, "*det basis n_up"]
+    down: Float[np.ndarray, "*det basis n_down"]
+    casscf_energy: float | None = None  # hartree, of several determinants
 
 
-def solve(system: System, basis: str, wanted: Wanted = "stable") -> HartreeFock:
-    """The Hartree–Fock ground state.
+def solve(
+    system: System,
+    basis: str,
+    wanted: Wanted = "stable",
+    space: ActiveSpace | None = None,
+    n_determinants: int = 1,
+) -> HartreeFock:
+    """The Hartree–Fock ground state, or with an active space `n_determinants` of CASSCF.
 
     "auto" is restricted for closed shells, else unrestricted; "stable" is the same, or where that
-    is no minimum, what it falls to. Where plain iteration does not converge, second-order iteration
-    goes on from there.
+    is no minimum, what it falls to. CASSCF begins with restricted orbitals. Where plain iteration
+    does not converge, second-order iteration goes on from there.
     Raises HartreeFockError if the basis does not know an element, leaves its core to a potential,
-    or has fewer functions than there are electrons of a spin.
+    or has fewer functions than there are electrons of a spin, or orbitals in use.
     """
     from pyscf import scf
 
@@ -59,8 +70,13 @@ def solve(system: System, basis: str, wanted: Wanted = "stable") -> HartreeFock:
         raise HartreeFockError(
             f"basis {basis} has {molecule.nao} functions for {system.n_up} electrons of one spin"
         )
-    closed = "rhf" if system.n_up == system.n_down else "uhf"
-    method: Method = closed if wanted in ("stable", "auto") else wanted
+    if space and molecule.nao < (n_orbitals := space.n_occupied(system)):
+        raise HartreeFockError(
+            f"basis {basis} has {molecule.nao} functions, and {n_orbitals} orbitals are in use"
+        )
+    open_shell = "rohf" if space else "uhf"
+    usual = "rhf" if system.n_up == system.n_down else open_shell
+    method: Method = usual if wanted in ("stable", "auto") else wanted
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # pyscf of its own functions
         solver: Solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
@@ -68,6 +84,8 @@ def solve(system: System, basis: str, wanted: Wanted = "stable") -> HartreeFock:
         if not solver.converged:
             solver = solver.newton()
             solver.kernel()
+        if space:
+            return _several(solver, system, space, n_determinants, method, basis)
         if wanted == "stable" and method == "uhf":
             solver = descended(solver, solver.make_rdm1())
         elif wanted == "stable" and (lower := broken_symmetry(solver, system)):
@@ -84,13 +102,34 @@ def solve(system: System, basis: str, wanted: Wanted = "stable") -> HartreeFock:
     )
 
 
+def _several(
+    solver: Solver, system: System, space: ActiveSpace, n_most: int, method: Method, basis: str
+) -> HartreeFock:
+    """Those of CASSCF, from restricted orbitals."""
+    found = expand(solver, system, space, n_most)
+    return HartreeFock(
+        energy=float(solver.e_tot),
+        is_converged=bool(solver.converged) and found.is_converged,
+        method=method,
+        basis=basis,
+        up=found.up,
+        down=found.down,
+        casscf_energy=found.energy,
+    )
+
+
 def populations(system: System, solution: HartreeFock) -> Float[np.ndarray, "2 nuc"]:
-    """How many electrons of either spin are at each nucleus, by Mulliken."""
+    """How many electrons of either spin are at each nucleus, by Mulliken; of several determinants,
+    in the first.
+    """
     molecule = _molecule(system, solution.basis)
     overlap = molecule.intor("int1e_ovlp")
     slices = molecule.aoslice_by_atom()[:, 2:]
     counts = []
     for orbitals in (solution.up, solution.down):
+        if orbitals.ndim == 3:  # the columns of which are no longer of length 1
+            size = solution.up[0][:, 0] @ overlap @ solution.up[0][:, 0]
+            orbitals = orbitals[0] / np.sqrt(size)
         by_function = np.einsum("ai,ab,bi->a", orbitals, overlap, orbitals)
         counts.append([by_function[first:last].sum() for first, last in slices])
     return np.array(counts)
@@ -191,13 +230,23 @@ def _monomials(x: Array, degree: int) -> Array:
 class Coefficients(NamedTuple):
     """Of the occupied orbitals of either spin, in a basis; arguments of programs."""
 
-    up: Float[Array, "basis n_up"]
-    down: Float[Array, "basis n_down"]
+    up: Float[Array, "det basis n_up"]
+    down: Float[Array, "det basis n_down"]
 
     @classmethod
-    def of(cls, solution: HartreeFock) -> "Coefficients":
-        """In the process's precision."""
-        return cls(jnp.asarray(solution.up, dtype=float), jnp.asarray(solution.down, dtype=float))
+    def of(cls, solution: HartreeFock, n_determinants: int = 1) -> "Coefficients":
+        """In the process's precision, for an ansatz of so many determinants.
+
+        One is the target of all of them. Several are shared out, in turns, until each determinant
+        of the ansatz has one; those that share one share its weight.
+        """
+        spins = [np.asarray(spin, float) for spin in (solution.up, solution.down)]
+        if spins[0].ndim == 2:
+            return cls(*(jnp.asarray(spin[None], dtype=float) for spin in spins))
+        turns = np.arange(n_determinants) % len(spins[0])
+        up, down = (spin[turns] for spin in spins)
+        up[:, :, 0] /= np.bincount(turns)[turns, None]
+        return cls(jnp.asarray(up, dtype=float), jnp.asarray(down, dtype=float))
 
 
 Orbitals = Callable[[Array, Nuclei, Coefficients], Stacks]
@@ -205,7 +254,7 @@ Orbitals = Callable[[Array, Nuclei, Coefficients], Stacks]
 
 
 def make_orbitals(system: System, basis_name: str, full_determinants: bool) -> Orbitals:
-    """Occupied orbitals of one walker, their matrices shaped like those of an ansatz.
+    """Occupied orbitals of one walker, their matrices shaped like those of an ansatz, or one each.
 
     Full determinants are zero where an electron meets orbitals of the other spin.
     """
@@ -217,7 +266,7 @@ def make_orbitals(system: System, basis_name: str, full_determinants: bool) -> O
         up = functions[:n_up] @ coefficients.up
         down = functions[n_up:] @ coefficients.down
         if full_determinants:
-            return (jax.scipy.linalg.block_diag(up, down)[None],)
-        return tuple(block[None] for block in (up, down) if block.shape[0])
+            return (jax.vmap(jax.scipy.linalg.block_diag)(up, down),)
+        return tuple(stack for stack in (up, down) if stack.shape[1])
 
     return orbitals

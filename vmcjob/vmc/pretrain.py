@@ -53,7 +53,8 @@ class Pretraining:
 
     Args:
         orbitals: of the network, for one walker.
-        target: of Hartree–Fock, shaped alike; its one determinant is every determinant's target.
+        target: of Hartree–Fock, shaped alike; its one determinant is every determinant's target,
+            or each has its own.
         setting: of both.
         optimizer: takes gradients of the mean squared distance.
         seed, moves, target_acceptance, retry: as in `Vmc`.
@@ -91,7 +92,7 @@ class Pretraining:
         return on_all_devices(step, self.seed, self.setting)
 
     def log_target(self, setting: HartreeFockSetting) -> LogPsi:
-        """log|ψ| of the Hartree–Fock determinant, which has no parameters."""
+        """log|ψ| of the target's determinants, which has no parameters."""
 
         def log_psi(params: None, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
             del params
@@ -105,14 +106,15 @@ class Pretraining:
         """Mean over walkers, determinants and electrons i of Σ_j (φ_j − φ_j^HF)² / Σ_j (φ_j^HF)².
 
         Relative in every row, for ψ is linear in it: an absolute distance would see to the core,
-        where orbitals are large, and leave the valence electrons as they are.
+        where orbitals are large, and leave the valence electrons as they are. Of several
+        determinants, relative to the largest row: where one vanishes, the others are ψ.
         """
 
         def of_one(r: Float[Array, "elec 3"]) -> Float[Array, ""]:
             rows = []
             matrices = self.orbitals(params, r, setting.nuclei), self.target(r, *setting)
             for found, wanted in zip(*matrices, strict=True):
-                size = jnp.sum(wanted**2, axis=-1)
+                size = jnp.max(jnp.sum(wanted**2, axis=-1), axis=0, keepdims=True)
                 # An electron so far out that the target underflows has nothing to learn from it.
                 square = jnp.sum((found - wanted) ** 2, axis=-1) / jnp.where(size > 0.0, size, 1.0)
                 rows.append(jnp.mean(jnp.where(size > 0.0, square, 0.0), axis=0))
