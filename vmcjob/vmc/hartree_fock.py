@@ -66,14 +66,7 @@ def solve(
     if basis.startswith("def2") and max(system.charges) >= FIRST_WITH_POTENTIAL:
         raise HartreeFockError(f"basis {basis} has no functions for the cores of heavy atoms")
     molecule = _molecule(system, basis)
-    if molecule.nao < system.n_up:
-        raise HartreeFockError(
-            f"basis {basis} has {molecule.nao} functions for {system.n_up} electrons of one spin"
-        )
-    if space and molecule.nao < (n_orbitals := space.n_occupied(system)):
-        raise HartreeFockError(
-            f"basis {basis} has {molecule.nao} functions, and {n_orbitals} orbitals are in use"
-        )
+    _require_functions(molecule.nao, basis, system, space)
     open_shell = "rohf" if space else "uhf"
     usual = "rhf" if system.n_up == system.n_down else open_shell
     method: Method = usual if wanted in ("stable", "auto") else wanted
@@ -100,6 +93,18 @@ def solve(
         up=orbitals[0][:, : system.n_up],
         down=orbitals[1][:, : system.n_down],
     )
+
+
+def _require_functions(n: int, basis: str, system: System, space: ActiveSpace | None) -> None:
+    """HartreeFockError if a basis of n functions has too few."""
+    if n < system.n_up:
+        raise HartreeFockError(
+            f"basis {basis} has {n} functions for {system.n_up} electrons of one spin"
+        )
+    if space and n < space.n_occupied(system):
+        raise HartreeFockError(
+            f"basis {basis} has {n} functions, and {space.n_occupied(system)} orbitals are in use"
+        )
 
 
 def _several(
