@@ -57,6 +57,21 @@ def test_the_hartree_fock_start_is_in_the_store(fake_start: RunDir) -> None:
     assert group["up"].dims == ("basis", "orbital_up")
 
 
+def test_determinants_of_casscf_are_kept_and_found_again(tmp_path: Path) -> None:
+    """One array of orbitals for all determinants; the attempt after a kill fits the same ones."""
+    spec = SPEC.replace("[pretrain]", "[pretrain]\nactive_space = [2, 2]")
+    run = make_run(tmp_path, spec.replace("determinants = 1", "determinants = 3"))
+    worker, is_time = start(run, program=fake.PROGRAM), partial(is_at, run, Phase.PRETRAIN, 20)
+    assert signal_when(worker, signal.SIGKILL, is_time) == -signal.SIGKILL
+    code, log = finish(start(run, program=fake.PROGRAM))
+    assert code == 0, log
+    assert "CASSCF" not in log
+    group = xarray.open_zarr(run.store_path, group="hartree_fock", consolidated=False)
+    assert group["up"].dims == ("determinant", "basis", "orbital_up")
+    assert group["up"].shape == (2, 2, 1)
+    assert group.attrs["casscf_energy"] < group.attrs["energy"] - 0.01
+
+
 def is_at(run: RunDir, phase: Phase, step: int) -> bool:
     """Whether a run is in a phase and has a checkpoint of it."""
     beat = run.read_heartbeat()
