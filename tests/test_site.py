@@ -83,15 +83,15 @@ def test_a_variable_that_is_not_set_is_told(tmp_path: Path) -> None:
 
 
 def test_a_malformed_profile_is_told_like_a_malformed_spec(tmp_path: Path) -> None:
-    path = profile(tmp_path, 'sheduler = "slurm"\nscheduler = "pbs"\nmax_parallel = 0\n')
+    path = profile(tmp_path, 'sheduler = "slurm"\nscheduler = "PBS Pro"\nmax_parallel = 0\n')
     with pytest.raises(SpecError) as raised:
         load_site(path, {})
     assert str(raised.value).replace(str(path), "site.toml") == (
         "site.toml:1:1: sheduler: unknown key; did you mean 'scheduler'?\n"
         '    sheduler = "slurm"\n'
         "    ^\n"
-        'site.toml:2:13: scheduler: expected "auto", "local" or "slurm", got "pbs"\n'
-        '    scheduler = "pbs"\n'
+        'site.toml:2:13: scheduler: expected the name of a scheduler, like "slurm", got "PBS Pro"\n'
+        '    scheduler = "PBS Pro"\n'
         "                ^\n"
         "site.toml:3:16: max_parallel: expected an integer of at least 1, got 0\n"
         "    max_parallel = 0\n"

@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated
 
-from vmcjob.document import Document, Reader, at_least
+from vmcjob.document import Document, Reader, at_least, matching
 from vmcjob.errors import NotFoundError
 from vmcjob.resources import DIGEST, ONE_LINE, WALL_TIME, Request
 
@@ -56,7 +56,9 @@ class Site:
     name: Annotated[str, "what to call this machine"] = "local"
     runs: Annotated[Path, "root of all run directories; may hold ~ and $VARIABLES"] = Path("runs")
     scheduler: Annotated[
-        Literal["auto", "local", "slurm"], "auto: SLURM where there is sbatch, else local"
+        str,
+        matching("[a-z][a-z0-9_-]{0,31}", 'the name of a scheduler, like "slurm"'),
+        "auto: SLURM where there is sbatch, else local",
     ] = "auto"
     max_parallel: Annotated[
         int, at_least(1), "runs at a time without a scheduler, in all roots"

@@ -1,8 +1,13 @@
-"""The contract of backends as a program: this machine, SLURM and a fake keep it alike."""
+"""The contract of backends as a program: this machine, SLURM and a fake keep it alike.
 
+For a backend of your own, import this module's tests, and let the fixtures `world` and `batch` make
+its world: somebody who decides when its jobs start, as in `worlds.py`.
+"""
+
+import os
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import pytest
 
@@ -16,19 +21,14 @@ from tests.scheduler.worlds import (
     state,
     submit,
 )
-from vmcjob import scheduler
+from vmcjob import __version__, scheduler
 from vmcjob.errors import NotFoundError, SchedulerError, UsageError, VmcJobError
 from vmcjob.rundir import LOCAL, RunDir, list_runs
-from vmcjob.scheduler import registry
+from vmcjob.site import load_site
 from vmcjob.status import State
 from vmcjob.supervisor import Fate
 
 BatchWorld = SlurmWorld | FakeWorld
-
-
-@pytest.fixture(autouse=True)
-def _registered_for_one_test(monkeypatch) -> None:
-    monkeypatch.setattr(registry, "_BACKENDS", dict(registry._BACKENDS))
 
 
 @pytest.fixture(params=["local", "slurm", "fake"])
@@ -65,6 +65,28 @@ def job_id_of(run: RunDir) -> str:
     assert submission is not None
     assert isinstance(submission.job_id, str)
     return submission.job_id
+
+
+def test_a_profile_names_it(world, tmp_path):
+    """Also one that only this test has registered; another is refused, with what there is."""
+    profile = tmp_path / "site.toml"
+    profile.write_text(f'scheduler = "{world.backend.name}"\n')
+    assert scheduler.choose(load_site(profile, {}).scheduler, is_local=False) is not None
+    assert scheduler.choose(world.backend.name, is_local=False).name == world.backend.name
+    with pytest.raises(UsageError, match=f'expected "auto", .*"{world.backend.name}".*, got "pbs"'):
+        scheduler.choose("pbs", is_local=False)
+
+
+def test_a_record_says_all_that_is_known_of_its_run(world):
+    """A field that is added to records has to be filled in where they are made."""
+    ((task,),) = ((one.tasks) for one in plan())
+    record = submit_one(world).read_record()
+    own = {
+        "source": os.path.abspath(plan()[0].source),
+        "vmcjob_version": __version__,
+        "created": record.created,
+    }
+    assert asdict(record) == {name: getattr(task, name, None) for name in asdict(record)} | own
 
 
 def test_a_draft_writes_nothing_and_foretells_what_is_submitted(world):

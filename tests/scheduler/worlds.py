@@ -262,7 +262,8 @@ class FakeWorld(_Jobs):
         super().__init__()
         self.system = FakeSystem()
         self.backend = Fake(self.system)
-        scheduler.register(self.backend)
+        self._registration = scheduler.registered(self.backend)
+        self._registration.__enter__()
         self.options = SubmissionOptions(root)
 
     def start(self, run: RunDir, spare_s: float = 1.0) -> None:
@@ -282,6 +283,10 @@ class FakeWorld(_Jobs):
         """The ranks of a job of two nodes."""
         job = self.context(run).job
         return [FakeContext(self.system, job, index, 2).rank() for index in range(2)]
+
+    def close(self) -> None:
+        super().close()
+        self._registration.__exit__(None, None, None)
 
     def tell(self, run: RunDir) -> None:
         self.inboxes[run].put("SIGTERM")

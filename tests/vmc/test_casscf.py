@@ -1,5 +1,7 @@
 """The determinants of CASSCF against pyscf's own density matrix, and against the symmetry of ψ."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -49,7 +51,10 @@ def test_two_electrons_have_the_density_matrix_of_pyscf() -> None:
     matrix = np.einsum("kai,kbi->ab", found.up, found.down)
     molecule = gto.M(atom=[("H", (0, 0, 0)), ("H", (0, 0, 4.0))], unit="Bohr", basis=BASIS)
     molecule.verbose = 0
-    solver = mcscf.CASSCF(scf.RHF(molecule).run(), 2, 2).run()
+    restricted = scf.RHF(molecule)
+    restricted.kernel()
+    solver: Any = mcscf.CASSCF(restricted, 2, 2)  # made on the fly: no type fits
+    solver.kernel()
     expected, _ = solver.make_rdm1s()
     overlap = molecule.intor("int1e_ovlp")
     np.testing.assert_allclose(matrix @ overlap @ matrix.T, expected, atol=1e-5)
@@ -66,7 +71,7 @@ def test_a_square_singlet_is_symmetric_in_its_spins(full: bool) -> None:
     """ψ(r↑, r↓) = ψ(r↓, r↑) where S = 0: a wrong sign, or half of a pair, would show at once."""
     found = solve(SQUARE, BASIS, space=ActiveSpace(4, 4), n_determinants=16)
     assert found.up.shape == (10, 8, 2)
-    assert found.energy > found.casscf_energy + 0.2
+    assert found.energy > (found.casscf_energy or 0.0) + 0.2
     r = np.random.default_rng(0).normal(scale=2.0, size=(50, 4, 3)) + SIDE / 2
     here = psi_of(SQUARE, found, r, 10, full)
     there = psi_of(SQUARE, found, r[:, [2, 3, 0, 1]], 10, full)
@@ -101,7 +106,7 @@ def test_an_open_shell_begins_restricted() -> None:
     found = solve(system, BASIS, space=ActiveSpace(4, 4), n_determinants=8)
     assert found.method == "rohf"
     assert (found.up.shape[2], found.down.shape[2]) == (4, 2)
-    assert found.casscf_energy < found.energy
+    assert (found.casscf_energy or 0.0) < found.energy
 
 
 def test_a_basis_must_have_the_orbitals() -> None:

@@ -110,15 +110,16 @@ class RunJournal(RunResults):
         replace_file(self.heartbeat_path, encode(heartbeat))
 
     def read_cancellation(self) -> Cancellation | None:
-        """The user's wish that it stop, None when it is wanted."""
+        """That a user has it stopped, None when it is wanted."""
         return _read(Cancellation, self.cancellation_path)
 
     def write_cancellation(self, worker: Process | None) -> None:
         """It is not wanted for now; who is asked to stop, None where nobody is at work."""
-        wish = Cancellation()
+        cancellation = Cancellation()
         if worker is not None:
-            wish = Cancellation(host=worker.host, pid=worker.pid, process_start=worker.start)
-        replace_file(self.cancellation_path, encode(wish))
+            asked = {"host": worker.host, "pid": worker.pid, "process_start": worker.start}
+            cancellation = Cancellation(**asked)
+        replace_file(self.cancellation_path, encode(cancellation))
 
     def clear_cancellation(self) -> None:
         """It is wanted again."""

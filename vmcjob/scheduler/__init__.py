@@ -13,7 +13,7 @@ from vmcjob.scheduler.memory import largest, why_too_large
 from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
 from vmcjob.scheduler.records import require_starts
-from vmcjob.scheduler.registry import choose, register
+from vmcjob.scheduler.registry import choose, register, registered
 from vmcjob.scheduler.slurm import Slurm
 from vmcjob.scheduler.submission import Draft, check, draft, submit
 from vmcjob.scheduler.takeover import take_over
@@ -46,6 +46,7 @@ __all__ = [
     "queue_lock",
     "read_job_logs",
     "register",
+    "registered",
     "require_starts",
     "serve",
     "submit",

@@ -3,8 +3,12 @@
 A backend is one file or folder that keeps this contract, and one line that registers it. Deciding
 what to submit, making directories, locking and recording are done for all of them elsewhere
 (`submission`). Inside of a job, a backend is a `BatchContext`: its rank, when its time ends,
-whether it was cancelled, how it comes back. The contract as a program is
-`tests/scheduler/test_conformance.py`.
+whether it was cancelled, how it comes back.
+
+What runs in a job is `supervisor.Supervisor(...).supervise(context)` for each of its runs: it
+starts the worker and sees to its end, as `slurm.arrays` shows. A profile names a backend by its
+`name`. `folders` and `cancellation` have what all of them need. The contract as a program
+is `tests/scheduler/test_conformance.py`, a whole backend in one file `tests/scheduler/fake.py`.
 """
 
 import subprocess

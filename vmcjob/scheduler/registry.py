@@ -1,9 +1,10 @@
 """Which backends there are."""
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from vmcjob.errors import SchedulerError
+from vmcjob.errors import SchedulerError, UsageError
 from vmcjob.rundir import LOCAL, RunDir
 from vmcjob.scheduler.contract import Backend
 
@@ -19,6 +20,19 @@ def register(backend: AnyBackend) -> None:
 def backends() -> Iterator[AnyBackend]:
     """All of them."""
     yield from _BACKENDS.values()
+
+
+@contextmanager
+def registered(backend: AnyBackend) -> Iterator[None]:
+    """The same for a while."""
+    before = _BACKENDS.get(backend.name)
+    register(backend)
+    try:
+        yield
+    finally:
+        del _BACKENDS[backend.name]
+        if before is not None:
+            register(before)
 
 
 def find_backend(name: str) -> AnyBackend:
@@ -37,10 +51,16 @@ def backend_of(run: RunDir) -> AnyBackend:
 
 
 def choose(scheduler: str, is_local: bool) -> AnyBackend:
-    """The backend to use: the site's wish, or this machine when asked for by flag."""
+    """The backend to use: the profile's, or this machine when asked for by flag.
+
+    UsageError if the profile names one that there is not.
+    """
     if is_local:
         return find_backend(LOCAL)
+    if scheduler in _BACKENDS:
+        return _BACKENDS[scheduler]
     if scheduler != "auto":
-        return find_backend(scheduler)
+        known = ", ".join(f'"{name}"' for name in sorted(_BACKENDS))
+        raise UsageError(f'scheduler in the profile: expected "auto", {known}, got "{scheduler}"')
     clusters = (backend for backend in backends() if backend.name != LOCAL)
     return next((found for found in clusters if found.is_available()), find_backend(LOCAL))
