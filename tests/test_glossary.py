@@ -25,11 +25,13 @@ def replaced() -> dict[str, str]:
 
 
 def names(path: Path) -> Iterator[str]:
-    """What a file calls its module, classes, functions and constants."""
+    """What a file calls its module, classes, functions, their arguments, and constants."""
     yield path.stem
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.ClassDef | ast.FunctionDef):
             yield node.name
+        elif isinstance(node, ast.arg):
+            yield node.arg
         elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id.isupper():
             yield node.id
 

@@ -199,7 +199,7 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
         "damping_adaptation_decay = 0.8\nl2 = 0.5\nclip = 4.0\n",
         "job.toml",
     ).points
-    vmc, again = (build(point.spec, care=care).vmc for care in (FIRST_TRY, RetryPolicy(1, 2)))
+    vmc, again = (build(point.spec, policy=policy).vmc for policy in (FIRST_TRY, RetryPolicy(1, 2)))
     first, second = vmc.optimizer, again.optimizer
     assert isinstance(first, Kfac)
     assert isinstance(second, Kfac)

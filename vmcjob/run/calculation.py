@@ -97,16 +97,16 @@ def make_system(spec: jobspec.System) -> System:
 
 
 def build(
-    spec: jobspec.JobSpec, start: HartreeFock | None = None, care: RetryPolicy = FIRST_TRY
+    spec: jobspec.JobSpec, start: HartreeFock | None = None, policy: RetryPolicy = FIRST_TRY
 ) -> Calculation:
     """The calculation that a spec describes; UsageError if the devices cannot share its walkers.
 
     Args:
         spec: the job.
         start: what to pretrain to, None where there is no pretraining.
-        care: how much more carefully than the spec says.
+        policy: how much more carefully than the spec says.
     """
-    spec = care.of_steps(spec)
+    spec = policy.of_steps(spec)
     require_optimizer(spec.optimizer)
     n_walkers, n_devices = spec.sampler.walkers, devices.count()
     if n_walkers % n_devices:
@@ -120,18 +120,18 @@ def build(
         psi=make_psi(ansatz),
         hamiltonian=molecular_hamiltonian(),
         nuclei=nuclei_of(system),
-        make_optimizer=partial(make_optimizer, spec, care),
+        make_optimizer=partial(make_optimizer, spec, policy),
         rule=make_rule(spec),
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
-        retry=care.retries,
-        chunk_divisor=care.chunk_divisor,
+        retry=policy.retries,
+        chunk_divisor=policy.chunk_divisor,
         average_from=average_from(spec),
         n_up=system.n_up,
         observing=_observing(spec.evaluate),
     )
-    pretraining = _pretraining(spec, ansatz, start, care) if start else None
+    pretraining = _pretraining(spec, ansatz, start, policy) if start else None
     homes = None
     if start and spec.pretrain.method == "stable":
         homes = homes_of(system, populations(system, start))
@@ -143,7 +143,7 @@ def _observing(options: jobspec.Evaluate) -> Observing:
 
 
 def _pretraining(
-    spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock, care: RetryPolicy
+    spec: jobspec.JobSpec, ansatz: WaveFunction, start: HartreeFock, policy: RetryPolicy
 ) -> Pretraining:
     options, system = spec.pretrain, make_system(spec.system)
     return Pretraining(
@@ -156,7 +156,7 @@ def _pretraining(
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
-        retry=care.retries,
+        retry=policy.retries,
     )
 
 

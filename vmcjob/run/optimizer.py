@@ -31,7 +31,7 @@ COLUMNS: Final = {
 
 
 def make_optimizer(
-    spec: jobspec.JobSpec, care: RetryPolicy, log_psi: LogPsi, local_energies: LocalEnergies
+    spec: jobspec.JobSpec, policy: RetryPolicy, log_psi: LogPsi, local_energies: LocalEnergies
 ) -> Optimizer:
     """The optimizer of a spec, where the nuclei are known."""
     options = spec.optimizer
@@ -49,10 +49,10 @@ def make_optimizer(
                 log_psi=log_psi,
                 damping=_spring_damping(options),
                 memory=_memory(options),
-                chunk_divisor=care.chunk_divisor,
+                chunk_divisor=policy.chunk_divisor,
             )
         case jobspec.Kfac():
-            return _kfac(spec, options, log_psi, local_energies, care)
+            return _kfac(spec, options, log_psi, local_energies, policy)
         case jobspec.Adam():
             return FirstOrder(log_psi, adam(options.b1, options.b2))
         case jobspec.Lamb():
@@ -118,7 +118,7 @@ def _kfac(
     options: jobspec.Kfac,
     log_psi: LogPsi,
     local_energies: LocalEnergies,
-    care: RetryPolicy,
+    policy: RetryPolicy,
 ) -> Kfac:
     return Kfac(
         log_psi=log_psi,
@@ -132,7 +132,7 @@ def _kfac(
         burn_in=options.burn_in,
         l2=options.l2,
         seed=spec.seed,
-        stream=Stream.CURVATURE.number(care.retries),
+        stream=Stream.CURVATURE.number(policy.retries),
     )
 
 

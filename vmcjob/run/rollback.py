@@ -89,7 +89,7 @@ class RetryPolicy:
 
     @classmethod
     def after(cls, rollbacks: Iterable[Rollback]) -> Self:
-        """The care that all of a run's rollbacks ask for."""
+        """What all of a run's rollbacks ask for."""
         count = Counter(rollback.cause for rollback in rollbacks)
         retries = sum(count[cause] for cause in DIVERGENCES)
         return cls(retries, 2 ** count[Cause.OUT_OF_MEMORY])
