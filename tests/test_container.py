@@ -50,6 +50,7 @@ def test_a_task_sees_its_gpus_as_slurm_gave_them_and_no_secrets():
         "SLURM_JOB_ID": "22",
         "XLA_FLAGS": "--xla_a=$(touch x) '\"",
         "AWS_SECRET": "secret",
+        "SLURM_JWT": "who has it is let in as its user",
         "PYTHONPATH": "/home",
     }
     text = environment(host, "abc", has_gpus=True)

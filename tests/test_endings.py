@@ -116,8 +116,11 @@ def test_a_job_that_was_cancelled_in_its_grace_time_is_known_by_slurms_last_word
     assert state(stop(run, "SIGTERM"), is_cancelled=True) is State.CANCELLED
 
 
-@pytest.mark.parametrize(("reason", "answer"), [("deadline", RUNNING), ("SIGTERM", IN_GRACE)])
+@pytest.mark.parametrize(
+    ("reason", "answer"), [("deadline", RUNNING), ("SIGTERM", IN_GRACE), ("SIGTERM", RUNNING)]
+)
 def test_a_controller_that_is_away_is_asked_until_it_is_back(run, programs, reason, answer):
+    """One that was killed does not know any more that it preempts the job."""
     make_scontrol(programs, answer, silence=12)
     stop(run, reason)
     assert requeues(programs)[-1] == programs.calls("scontrol")[-1] == "requeue 22_3"
@@ -233,4 +236,5 @@ def test_a_stop_for_no_reason_of_slurms_asks_it_for_nothing(run, programs):
     stop(run, None)
     assert programs.calls("scontrol") == []
     stop(run, signal.SIGINT.name)
+    stop(run, signal.SIGTERM.name)  # sent by hand: a controller that was there would know
     assert requeues(programs) == []

@@ -140,6 +140,28 @@ def test_a_job_that_left_no_trace_was_taken_out_of_the_queue(programs, tmp_path)
     assert states == ["CANCELLED", "DEAD"]
 
 
+@pytest.mark.parametrize(
+    ("private", "states"),
+    [
+        ("accounts,jobs,usage", ["QUEUED", "RUNNING"]),
+        ("none", ["CANCELLED", "DEAD"]),
+        ("events", ["CANCELLED", "DEAD"]),
+    ],
+)
+def test_a_job_of_somebody_else_that_slurm_does_not_show_has_not_ended(
+    programs, tmp_path, monkeypatch, private, states
+):
+    """In a runs root of a group, one that looks dead would be submitted a second time."""
+    programs.make("squeue")
+    programs.make("scontrol", f"PreemptMode = REQUEUE\nPrivateData             = {private}\n")
+    running = {"host": "elsewhere", "worker_pid": 1, "started_at": time.time()}
+    runs = [submitted(tmp_path, 0), submitted(tmp_path, 1, **running)]
+    assert [row.state for row in rows(runs, scheduler.look(runs))[0]] == ["CANCELLED", "DEAD"]
+    assert programs.calls("scontrol") == []  # of their own, all are shown to everybody
+    monkeypatch.setattr("os.geteuid", lambda: runs[0].path.stat().st_uid + 1)
+    assert [row.state for row in rows(runs, scheduler.look(runs))[0]] == states
+
+
 def test_settled_and_local_runs_are_no_business_of_slurms(programs, tmp_path):
     """`vmcjob status` on a hundred finished runs calls nothing."""
     programs.make("squeue", code=1, error="must not be called")

@@ -201,7 +201,9 @@ os.kill(os.getpid(), 12)
 
 
 @pytest.mark.parametrize("skew_s", [0.0, 3600.0])
-@pytest.mark.parametrize("what", ["no program", "no image", "another image", "an open cache"])
+@pytest.mark.parametrize(
+    "what", ["no program", "no apptainer", "no image", "another image", "an open cache"]
+)
 def test_what_kept_a_worker_from_starting_is_told_and_not_waited_for(
     run, slurm, tmp_path, what, skew_s
 ):
@@ -214,6 +216,8 @@ def test_what_kept_a_worker_from_starting_is_told_and_not_waited_for(
         str(run.path), "h2-abc", ("/absent",), 1.0, str(image), digest, cache=str(cache)
     )
     match what:
+        case "no apptainer":
+            contained = replace(contained, command=("apptainer",))
         case "no image":
             image.unlink()
         case "another image":
@@ -226,7 +230,8 @@ def test_what_kept_a_worker_from_starting_is_told_and_not_waited_for(
     image_digest.cache_clear()
     assert contained.supervise(JOB) == 6
     words = {
-        "no program": "/absent: No such file or directory",
+        "no program": "/absent: No such file or directory on ",
+        "no apptainer": "; [slurm] setup in the site profile has to put it on PATH there",
         "no image": "vmc.sif: cannot be read",
         "another image": "was asked for",
         "an open cache": "others may write there",
@@ -353,5 +358,6 @@ def test_a_rank_that_cannot_start_says_why_beside_the_outcome(run, slurm):
     absent = Supervisor(str(run.path), "h2-abc", ("/absent",), 1.0)
     assert absent.supervise(JOB, SECOND) == 6
     (line,) = run.read_attempts()
-    assert (line["rank"], line["how"]) == (1, "/absent: No such file or directory")
+    assert line["rank"] == 1
+    assert line["how"].startswith("/absent: No such file or directory on ")
     assert run.read_outcome() is None

@@ -1,5 +1,7 @@
 """A runs root that cannot be written: one exit code, wherever it is found out, and no trace."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.runs import make_run
@@ -67,6 +69,35 @@ def test_a_run_that_cannot_be_recorded_stays_behind_alone(tmp_path, plans, clust
     submission = slurm_runs[1].read_submission()
     assert submission is not None
     assert (submission.job_id, submission.array_index) == ("7", None)  # an array no more
+
+
+def test_a_job_whose_id_cannot_be_noted_is_submitted_and_found_by_its_name(
+    tmp_path, plans, cluster, monkeypatch, caplog
+):
+    """A disk that is full after sbatch takes no job back; that it failed would be a lie."""
+    write = RunDir.write_submission
+
+    def write_without_id(run: RunDir, submission: Submission) -> None:
+        if submission.job_id is not None:
+            raise RunDirError(f"{run.submission_path}: cannot be written: No space left on device")
+        write(run, submission)
+
+    with monkeypatch.context() as full_disk:
+        full_disk.setattr(RunDir, "write_submission", write_without_id)
+        receipt = submit_to_slurm(tmp_path, plans)
+    assert [item.job_id for item in receipt.submitted] == ["7_0", "7_1"]
+    assert "No space left on device; the run is submitted all the same, as job 7_0" in caplog.text
+    (name,) = {submission.job_name for submission in submissions(tmp_path)}
+    waiting = (f"7_{index}|{name}|PENDING|N/A|Priority\n" for index in (0, 1))
+    cluster.make("squeue", "".join(waiting))
+    assert submit_to_slurm(tmp_path, plans).submitted == ()
+    assert {submission.job_id for submission in submissions(tmp_path)} == {"7_0", "7_1"}
+
+
+def submissions(root: Path) -> list[Submission]:
+    """What the runs below a root know of their jobs."""
+    found = [run.read_submission() for run in list_runs(root)]
+    return [submission for submission in found if submission is not None]
 
 
 def test_what_is_done_for_a_job_later_is_no_fault_of_slurms_either(tmp_path):

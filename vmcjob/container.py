@@ -21,9 +21,10 @@ DEFAULT_CACHE = "~/.cache/vmcjob"
 NO_CACHE = "off"
 _CACHE_DIGITS = 16  # of the image's sha256: enough for the images of one user
 _PASSED_ON = re.compile(
-    r"(CUDA_VISIBLE_DEVICES|NVIDIA_.*|SLURM_.*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|TF_CPP_.*|VMCJOB_.*)"
+    r"(CUDA_VISIBLE_DEVICES|NVIDIA_.*|SLURM_(?!JWT$).*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|TF_CPP_.*|"
+    r"VMCJOB_.*)"
 )
-"""What of a task's environment the worker has to know; everything else stays on the host."""
+"""What of a task's environment the worker has to know; the rest, with SLURM's token, stays out."""
 _APPTAINERS = re.compile(r"(APPTAINER|SINGULARITY)(?!_(TMPDIR|CACHEDIR|CONFIGDIR)$).*")
 """What Apptainer would take for options, binds and variables of the worker."""
 

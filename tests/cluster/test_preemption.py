@@ -52,13 +52,8 @@ def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     for how in ("for good", "by itself"):
         (job_id,) = room.cluster.job_ids(rooms[how].cwd)
         room.cluster.call("scontrol", "update", f"JobId={job_id}", "Requeue=0")
-    job = ("sbatch", "--parsable", "-p", "gpu", "-N2", "--exclusive", "-t1", "--wrap=sleep 2")
-    job_id = room.cluster.call(*job, f"--chdir={room.cwd}").strip()
-
-    def is_over() -> bool:
-        return job_id not in room.cluster.call("squeue", "--noheader", "--format=%i").split()
-
-    room.wait_until(is_over, "what came first has been done")
+    job_id = come_first(room)
+    room.wait_until(lambda: is_over(room, job_id), "what came first has been done")
     lost = rooms.pop("for good")
     lost.wait_for(PREEMPTED=1)
     assert lost.status()[0]["message"].endswith(LOST)
@@ -66,6 +61,34 @@ def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     for own in (lost, *rooms.values()):
         own.wait_for(FINISHED=1)
         assert n_starts(own.only_run()) == 2
+
+
+def come_first(room: Room) -> str:
+    """A job that wants both nodes and may have them; its id."""
+    job = ("sbatch", "--parsable", "-p", "gpu", "-N2", "--exclusive", "-t1", "--wrap=sleep 2")
+    return room.cluster.call(*job, f"--chdir={room.cwd}").strip()
+
+
+def is_over(room: Room, job_id: str) -> bool:
+    """Whether it has left the queue."""
+    return job_id not in room.cluster.call("squeue", "--noheader", "--format=%i").split()
+
+
+def test_a_controller_that_is_killed_in_the_grace_time(room, preemption):
+    """It has forgotten that it preempts the job, which comes back all the same."""
+    own = submit(room, "grace", "-p", "scavenge")
+    worker = pause(own)  # or it would have stopped while there is somebody to ask
+    job_id = come_first(room)
+    room.wait_until(lambda: was_told(own), "it is told to stop")
+    os.kill(room.cluster.pid("slurmctld"), signal.SIGKILL)
+    os.kill(worker, signal.SIGCONT)
+    run = own.only_run()
+    room.wait_until(run.read_outcome, "it has stopped")
+    time.sleep(3)  # in which its supervisor asks, and nobody answers
+    room.cluster.start("slurmctld")
+    room.wait_until(lambda: is_over(room, job_id), "what came first has been done")
+    own.wait_for(FINISHED=1)
+    assert n_starts(run) == 2
 
 
 def test_a_controller_that_is_away_when_the_time_is_up(room):

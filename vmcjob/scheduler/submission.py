@@ -1,5 +1,6 @@
 """Submitting, whoever will run it: decide, make directories, take turns, record, hand over."""
 
+import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
@@ -24,6 +25,8 @@ from vmcjob.scheduler.receipt import (
 from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
 from vmcjob.scheduler.registry import AnyBackend
 from vmcjob.status import Queue, Stage, State, examine
+
+log = logging.getLogger("vmcjob")
 
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
 
@@ -225,10 +228,16 @@ def _adopt_jobs(backend: AnyBackend, runs: Sequence[RunDir]) -> None:
 
 
 def _record_id(run: RunDir, job_id: str) -> None:
-    """Note the job's id, unless a job that started at once has written more than we know."""
+    """Note the job's id, unless a job that started at once has written more than we know.
+
+    A disk that is full by now takes nothing back: the job is there, and is found by its name.
+    """
     submission = run.read_submission()
-    if submission is not None and submission.job_id is None:
-        run.write_submission(replace(submission, job_id=job_id))
+    try:
+        if submission is not None and submission.job_id is None:
+            run.write_submission(replace(submission, job_id=job_id))
+    except RunDirError as error:
+        log.warning("%s; the run is submitted all the same, as job %s", error, job_id)
 
 
 def _restore(before: Mapping[RunDir, Submission | None]) -> None:

@@ -139,7 +139,15 @@ class Supervisor:
                     env={**environ, SUPERVISED: "1"},
                 )
         except OSError as error:
-            raise ContainerError(f"{command[0]}: {error.strerror}") from None
+            raise ContainerError(_why_not_started(command[0], error)) from None
+
+
+def _why_not_started(program: str, error: OSError) -> str:
+    """What is wrong with a program, and on which node; Apptainer is often a module of the site."""
+    words = f"{program}: {error.strerror} on {Process.of_pid(os.getpid()).host}"
+    if not isinstance(error, FileNotFoundError) or os.sep in program:
+        return words
+    return f"{words}; [slurm] setup in the site profile has to put it on PATH there"
 
 
 def _note_failure(

@@ -1,9 +1,11 @@
 """What SLURM says about runs: one squeue call and, where there are questions left, one of sacct."""
 
+import os
 import re
 import shutil
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 from vmcjob.errors import SchedulerError
@@ -19,6 +21,7 @@ WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", 
 ACTIVE = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
 SUSPENDED = {"SUSPENDED", "STOPPED"}
 MAX_SKEW_S = 3600.0  # between the clocks of this host and the accounting's
+_PRIVATE = re.compile(r"PrivateData\s*=")
 PAUSE = "suspended by SLURM; goes on when it is resumed"
 REASONS: Mapping[str, str] = {
     "None": "waits for the scheduler to look at it",
@@ -62,7 +65,8 @@ class _Line(NamedTuple):
 def look(asked: Mapping[RunDir, Submission]) -> Queue:
     """What SLURM knows about the jobs of runs; those that it has forgotten have ended.
 
-    SchedulerError if it cannot be asked. On a machine without SLURM nothing is known.
+    SchedulerError if it cannot be asked. On a machine without SLURM nothing is known, nor of jobs
+    of others where it shows everybody only their own.
     """
     if not asked or shutil.which("squeue") is None:
         return {}
@@ -73,7 +77,12 @@ def look(asked: Mapping[RunDir, Submission]) -> Queue:
     lost = [s for s in open_ones.values() if _key(s) not in states]
     if lost:
         states |= dict(_sacct(lost))
-    return {run.path: states.get(_key(s)) or _forgotten(run, s) for run, s in asked.items()}
+    hidden = _hidden(run for run, s in open_ones.items() if _key(s) not in states)
+    return {
+        run.path: states.get(_key(s)) or _forgotten(run, s)
+        for run, s in asked.items()
+        if run not in hidden
+    }
 
 
 def explain(reason: str, start: float | None = None, *, has_begun: bool = False) -> str:
@@ -91,6 +100,23 @@ def explain(reason: str, start: float | None = None, *, has_begun: bool = False)
     if word not in REASONS and word.startswith(("QOS", "Assoc", "Max")):
         return f"at a limit of the account or its quality of service ({word})"
     return REASONS.get(word, f"waits: {word}")
+
+
+def _hidden(lost: Iterable[RunDir]) -> set[RunDir]:
+    """Those of other users, where SLURM shows everybody only their own jobs (PrivateData)."""
+    foreign = {run for run in lost if _is_foreign(run)}
+    if not foreign:
+        return foreign
+    shown = commands.call("scontrol", "show", "config")
+    private = (line.partition("=")[2] for line in shown.splitlines() if _PRIVATE.match(line))
+    return foreign if "jobs" in re.split(r"\W+", " ".join(private)) else set()
+
+
+def _is_foreign(run: RunDir) -> bool:
+    """Whether somebody else has made or submitted the run."""
+    with suppress(OSError):  # removed meanwhile
+        return {p.stat().st_uid for p in (run.path, run.submission_path)} != {os.geteuid()}
+    return False
 
 
 def _forgotten(run: RunDir, submission: Submission) -> JobState:
