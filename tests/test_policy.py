@@ -24,6 +24,7 @@ KILLED, TERMINATED, STOPPED_BY = -signal.SIGKILL, -signal.SIGTERM, -STOP
 FINISHED, FAILED, PREEMPTED = Outcome.FINISHED, Outcome.FAILED, Outcome.PREEMPTED
 DIVERGED = Outcome.DIVERGED
 TOO_SHORT = "the wall time ended before a single step was done; ask for more (-t)"
+VANISHED = "stopped by SIGTERM, and its image with it; continues from its last commit"
 BEFORE = "stopped by SIGTERM before it began; continues where it stopped"
 
 
@@ -52,6 +53,18 @@ BEFORE = "stopped by SIGTERM before it began; continues where it stopped"
         (Happened(128 + STOP, None, "SIGTERM"), Decision(STOPPED, PREEMPTED, BEFORE, goes_on=True)),
         (Happened(KILLED, None, "SIGTERM"), Decision(9, is_lost=True)),
         (Happened(TERMINATED), Decision(15, is_lost=True)),
+        # SIGTERM went to its image too: files that vanish look like any other fault.
+        *(
+            (
+                Happened(code, outcome, "SIGTERM", is_contained=True),
+                Decision(STOPPED, PREEMPTED, VANISHED, goes_on=True),
+            )
+            for code, outcome in [(1, FAILED), (255, None), (-signal.SIGBUS, None)]
+        ),
+        (Happened(KILLED, None, "SIGTERM", is_contained=True), Decision(9, is_lost=True)),
+        (Happened(1, FAILED, "SIGURG", is_contained=True), Decision(1, is_lost=True)),
+        (Happened(1, FAILED, is_contained=True), Decision(1, is_lost=True)),
+        (Happened(1, FAILED, "SIGTERM"), Decision(1, is_lost=True)),
         # A wall time too short for a step must not be tried for ever.
         (
             Happened(STOPPED, PREEMPTED, DEADLINE, has_moved=False),

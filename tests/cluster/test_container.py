@@ -78,6 +78,23 @@ def test_a_worker_in_an_image_does_not_outlive_its_supervisor(contained):
     contained.wait_for(FINISHED=1)
 
 
+def test_a_worker_whose_image_is_ended_with_it_has_not_failed(contained):
+    """SIGTERM reaches what mounts the image, and what is imported then cannot be."""
+    contained.run("submit", contained.spec())
+    run = contained.only_run()
+    seen: set[str] = set()
+    contained.wait_until(run.read_heartbeat, "it begins")
+    contained.cluster.call("scontrol", "requeue", *contained.cluster.job_ids(contained.cwd))
+
+    def is_back() -> bool:
+        seen.update(contained.states())
+        return n_starts(run) == 2
+
+    contained.wait_until(is_back, "it comes back")
+    assert seen <= {"RUNNING", "STOPPING", "QUEUED"}
+    contained.wait_for(FINISHED=1)
+
+
 def test_two_nodes_share_a_run_each_in_an_image(contained):
     """Every rank has an image of its own, and an environment: they meet through both."""
     room = replace(contained, extra={**contained.extra, **TWO_DEVICES})

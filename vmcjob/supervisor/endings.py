@@ -67,6 +67,7 @@ class Attempt:
     returncode: int  # the worker's, as Popen has it
     reason: str | None  # why it was asked to stop: "deadline", or a signal's name
     has_moved: bool  # whether a step was done
+    is_contained: bool = False  # whether the worker was in an image
 
 
 def conclude(attempt: Attempt, folder: str | None = None) -> int:
@@ -84,6 +85,7 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
             has_moved=attempt.has_moved,
             is_cancelled=_is_cancelled(run),
             lost_rank=_lost_rank(run, attempt.job),
+            is_contained=attempt.is_contained,
         )
     )
     if decision.outcome is not None:

@@ -86,7 +86,8 @@ class Supervisor:
             watch(worker, inbox, deadline, partial(_note_stop, run, worker))
             after = progress(run)
             has_moved = after is not None and after != before
-            attempt = Attempt(run, job, worker.pid, worker.returncode, inbox.first, has_moved)
+            ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
+            attempt = Attempt(*ended, is_contained=self.image is not None)
             return conclude(attempt, self.folder)  # inside: signals would end us in the middle
 
     def _accompany(self, run: RunDir, rank: Rank, job: BatchContext) -> int:

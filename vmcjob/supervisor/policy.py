@@ -21,6 +21,7 @@ class Happened:
     has_moved: bool = True  # whether a step was done
     is_cancelled: bool = False  # by its user
     lost_rank: str | None = None  # why a rank beside it was lost
+    is_contained: bool = False  # in an image
 
 
 @dataclass(frozen=True)
@@ -54,6 +55,9 @@ def decide(happened: Happened) -> Decision:
         if reason and code in (-STOP, -signal.SIGTERM):
             code, found = STOPPED, Outcome.PREEMPTED
             words = f"stopped by {reason} before it began; continues where it stopped"
+    if _has_lost_image(happened, code):
+        code, found = STOPPED, Outcome.PREEMPTED
+        words = f"stopped by {reason}, and its image with it; continues from its last commit"
     if code != STOPPED:
         return Decision(abs(code), is_lost=True)
     if reason == DEADLINE and not happened.has_moved and not happened.is_cancelled:
@@ -61,6 +65,17 @@ def decide(happened: Happened) -> Decision:
         return Decision(EXIT_CODES[Outcome.FAILED], Outcome.FAILED, words)
     goes_on = reason is not None and not happened.is_cancelled
     return Decision(STOPPED, found, words, goes_on=goes_on)
+
+
+def _has_lost_image(happened: Happened, code: int) -> bool:
+    """Whether the worker's files vanished, which looks like any other fault.
+
+    SLURM may send SIGTERM to all processes of a job, and to that which mounts the image. Who failed
+    for another reason will do so again.
+    """
+    is_terminated = happened.is_contained and happened.reason == signal.SIGTERM.name
+    is_fault = happened.outcome in (None, Outcome.FAILED)
+    return is_terminated and is_fault and code not in (0, STOPPED, -signal.SIGKILL)
 
 
 def has_to_ask(reason: str | None) -> bool:
