@@ -127,6 +127,13 @@ def test_a_controller_that_is_away_is_asked_until_it_is_back(run, programs, reas
     assert message(run) == "stopped by SIGUSR2"
 
 
+def test_a_controller_that_was_killed_has_forgotten_that_it_preempts_the_job(run, programs):
+    make_scontrol(programs, RUNNING)
+    stop(run, "SIGTERM")
+    assert requeues(programs) == ["requeue 22_3"]
+    assert message(run) == "stopped by SIGUSR2"
+
+
 def test_a_controller_that_refuses_is_not_asked_for_ever(run, programs):
     make_scontrol(programs, RUNNING, refusals=99)
     stop(run, "deadline")
@@ -236,5 +243,4 @@ def test_a_stop_for_no_reason_of_slurms_asks_it_for_nothing(run, programs):
     stop(run, None)
     assert programs.calls("scontrol") == []
     stop(run, signal.SIGINT.name)
-    stop(run, signal.SIGTERM.name)  # sent by hand: a controller that was there would know
     assert requeues(programs) == []

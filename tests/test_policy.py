@@ -114,7 +114,9 @@ def test_slurm_is_asked_only_where_its_signal_has_several_meanings():
 def test_a_job_asks_for_itself_where_it_would_not_come_back(fate: Fate):
     assert has_to_requeue(DEADLINE, fate)
     assert has_to_requeue(WARNING.name, fate)
-    assert has_to_requeue("SIGTERM", fate) == (fate in (Fate.PREEMPTED, Fate.LOST))
+    unasked = (Fate.RETURNING, Fate.CANCELLED)
+    assert has_to_requeue("SIGTERM", fate) == (fate not in unasked)
+    assert has_to_requeue("SIGINT", fate) == (fate in (Fate.PREEMPTED, Fate.LOST))
 
 
 @pytest.mark.parametrize("fate", [None, *Fate])

@@ -149,23 +149,23 @@ def test_a_wall_time_too_short_for_a_step_is_a_failure_and_no_endless_requeueing
 
 
 @pytest.mark.parametrize(
-    ("answer", "is_cancelled"),
+    ("answer", "is_cancelled", "n_requeues"),
     [
-        ("JobId=25 JobState=COMPLETING Restarts=0", True),
-        ("JobId=25 JobState=COMPLETING Restarts=1", False),  # being requeued
-        ("JobId=25 JobState=RUNNING Restarts=0", False),  # being preempted
+        ("JobId=25 JobState=COMPLETING Restarts=0", True, 0),
+        ("JobId=25 JobState=COMPLETING Restarts=1", False, 0),  # being requeued
+        ("JobId=25 JobState=RUNNING Restarts=0", False, 1),  # SLURM has forgotten why
     ],
 )
 def test_a_termination_is_a_cancellation_unless_slurm_brings_the_job_back(
-    run, slurm, answer, is_cancelled
+    run, slurm, answer, is_cancelled, n_requeues
 ):
-    """After SIGTERM, whether there is another attempt is decided by SLURM and never by us."""
+    """After SIGTERM, whether there is another attempt is decided by SLURM, if it knows."""
     slurm.make("scontrol", answer)
     assert supervise(run, signal.SIGTERM) == 75
     submission = run.read_submission()
     assert submission is not None
     assert (submission.cancelled_at is not None) is is_cancelled
-    assert not any("requeue" in call for call in slurm.calls("scontrol"))
+    assert sum("requeue" in call for call in slurm.calls("scontrol")) == n_requeues
 
 
 @pytest.mark.parametrize(

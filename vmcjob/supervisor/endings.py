@@ -117,17 +117,10 @@ def _come_back(attempt: Attempt, folder: str | None) -> None:
 
 
 def _wait_for_fate(job: BatchContext) -> Fate:
-    """What SLURM has in mind, as soon as it says so; a job that is ended is killed soon.
-
-    A controller that was killed has forgotten what it did in its last seconds. One that sent
-    SIGTERM, went away and knows of nothing when it is back had begun to preempt the job: one that
-    it had ended would not be asked any more, for its node kills that without it.
-    """
-    was_away = False
+    """What SLURM has in mind, as soon as it says so; a job that is ended is killed soon."""
     while (fate := job.fate()) is None:
-        was_away = True
         time.sleep(RETRY_S)
-    return Fate.PREEMPTED if was_away and fate is Fate.RUNNING else fate
+    return fate
 
 
 def _requeue(job: BatchContext) -> Fate:

@@ -87,8 +87,12 @@ def has_to_requeue(reason: str | None, fate: Fate) -> bool:
     """Whether the job would not come back by itself.
 
     A preempted job that just ends, be it in its grace time, would not; and one that is ended for
-    good, by preemption or at a deadline, is taken back by SLURM when it is asked to.
+    good, by preemption or at a deadline, is taken back by SLURM when it is asked to. A SIGTERM that
+    SLURM knows nothing of is taken for a preemption: a controller that was killed has forgotten
+    what it did in its last seconds.
     """
+    if has_to_ask(reason) and fate is Fate.RUNNING:
+        return True
     return fate in (Fate.PREEMPTED, Fate.LOST) or reason in (DEADLINE, WARNING.name)
 
 
