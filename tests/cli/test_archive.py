@@ -41,7 +41,9 @@ def test_an_archived_run_is_read_as_before_and_comes_back(shell):
     assert (folder / "run.zarr.zip").is_file()
     assert not (folder / "run.zarr").exists()
     assert told(shell) == before
+    (folder / ".run.zarr.partial").mkdir()  # as of one that was killed while it removed
     done = shell.run("archive", FINISHED, "--remove")
+    assert not (folder / ".run.zarr.partial").exists()
     assert (done.returncode, "archived already" in done.stdout) == (0, True)
     done = shell.run("archive", "--restore", "--remove", FINISHED)
     assert done.returncode == 0, done.stderr

@@ -97,6 +97,8 @@ def _archive(run: "RunDir", choices: Choices) -> Archived:
     _require_finished(run)
     archive, amount = archives.archive_of(path), archives.measure(path)
     if not path.exists():
+        if not choices.is_dry:
+            archives.sweep(path)
         return Archived(run_id, archive, "archived already", *amount, False)
     is_new = not archives.is_packed(path)
     if is_new and not choices.is_dry and (warning := archives.pack(path, run_id)):

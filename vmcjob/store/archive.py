@@ -117,6 +117,11 @@ def remove_archive(path: Path) -> None:
         raise StoreError(f"{archive}: cannot be removed: {error.strerror}") from error
 
 
+def sweep(path: Path) -> None:
+    """Remove what somebody who was killed here has left out of sight."""
+    remove_abandoned(path)
+
+
 def _require_whole(path: Path, run_id: str) -> str | None:
     """StoreError if something of a store is lost: an archive would hide when that was."""
     store = RunStore.open(path, run_id=run_id)
