@@ -5,6 +5,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 
 import pytest
@@ -80,12 +81,15 @@ def test_a_controller_that_is_killed_in_the_grace_time(room, preemption):
     worker = pause(own)  # or it would have stopped while there is somebody to ask
     job_id = come_first(room)
     room.wait_until(lambda: was_told(own), "it is told to stop")
-    os.kill(room.cluster.pid("slurmctld"), signal.SIGKILL)
-    os.kill(worker, signal.SIGCONT)
     run = own.only_run()
-    room.wait_until(run.read_outcome, "it has stopped")
-    time.sleep(3)  # in which its supervisor asks, and nobody answers
-    room.cluster.start("slurmctld")
+    os.kill(room.cluster.pid("slurmctld"), signal.SIGKILL)
+    try:
+        with suppress(ProcessLookupError):  # SLURM has it go on too, before it tells it to stop
+            os.kill(worker, signal.SIGCONT)
+        room.wait_until(run.read_outcome, "it has stopped")
+        time.sleep(3)  # in which its supervisor asks, and nobody answers
+    finally:
+        room.cluster.start("slurmctld")
     room.wait_until(lambda: is_over(room, job_id), "what came first has been done")
     own.wait_for(FINISHED=1)
     assert n_starts(run) == 2
