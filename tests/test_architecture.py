@@ -51,7 +51,9 @@ ROOMS: dict[str, set[str]] = {
     "report": set(),
     "naming": set(),
     "explain": {"store", "stats"},
-    "table": {"store", "stats", "verdict", "frames", "provenance", "naming"} | BASE,
+    "table": {"evaluation", "extrapolation", "stats", "verdict", "frames", "provenance", "naming"},
+    "evaluation": {"extrapolation", "store", "stats", "verdict"} | BASE,
+    "extrapolation": {"stats"},
     # what a notebook opens: it reads everything and starts nothing
     "analysis": {"rundir", "status", "spec", "store", "stats", "table", "frames", "run", "vmc"}
     | BASE,
@@ -77,6 +79,8 @@ HEAVY = {
             "stats",
             "table",
             "verdict",
+            "evaluation",
+            "extrapolation",
             "frames",
             "analysis",
             "curve",

@@ -2,29 +2,28 @@
 
 import csv
 import io
-import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vmcjob.errors import StoreError
+from vmcjob.evaluation import Evaluated, RunResult, UnusableError, evaluate
+from vmcjob.extrapolation import pool_extrapolations
 from vmcjob.frames import to_dataframe, to_dataset
 from vmcjob.naming import tell_apart
 from vmcjob.provenance import summarize
-from vmcjob.stats import Estimate, estimate, pool
-from vmcjob.store import RunStore, peek
-from vmcjob.verdict import findings
+from vmcjob.stats import pool
+from vmcjob.verdict import pool_trends
 
 if TYPE_CHECKING:
     from vmcjob.frames import DataFrame, Dataset
 
 SCHEMA_VERSION = 1
 UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
-    ("energy", "error", "reference", "hartree_fock"), "hartree"
+    ("energy", "error", "reference", "hartree_fock", "extrapolated", "extrapolated_error"),
+    "hartree",
 )
 NOT_IN_CSV = {
     "findings",
@@ -32,22 +31,6 @@ NOT_IN_CSV = {
     "provenance",
     "science_sha256",
 }  # fields of a row; `why` has the findings
-FINISHED = "FINISHED"  # the only state whose evaluation is complete
-
-
-@dataclass(frozen=True)
-class RunResult:
-    """One run as the table needs it: who it is, what state it is in, where its numbers are."""
-
-    run_id: str
-    name: str
-    point: Mapping[str, int | float | str]  # coordinates of a sweep, empty without one
-    seed: int
-    science_sha256: str
-    state: str
-    store_path: Path
-    reference: float | None = None  # an energy to compare with, hartree
-    method: Mapping[str, int | float | str] = field(default_factory=dict)  # keys of its spec
 
 
 @dataclass(frozen=True)
@@ -74,6 +57,11 @@ class Row:
     science_sha256: str
     provenance: Mapping[str, str | None]  # versions, devices, precision; see `provenance`
     wall_time_s: float  # of all runs
+    extrapolated: float | None  # to no variance, hartree; beside the energy, never in its place
+    extrapolated_error: float | None  # hartree
+    not_extrapolated: str  # why there is none, else empty
+    training_slope: float | None  # of the last fifth of training, hartree per 1000 steps
+    training_slope_error: float | None
 
 
 class Exclusion(NamedTuple):
@@ -138,39 +126,21 @@ class Table:
         return text.getvalue()
 
 
-class _Evaluated(NamedTuple):
-    """A finished run with its energy, the variance of its local energy and its history."""
-
-    run: RunResult
-    energy: Estimate
-    variance: float
-    hartree_fock: float | None
-    rollbacks: int
-    provenance: Mapping[str, Any]  # JSON
-    wall_time_s: float
-    continues: str | None  # the run whose samples are among its own
-    findings: tuple[str, ...]  # what its own numbers say against it
-
-
-class _UnusableError(Exception):
-    """Why a run cannot be in the table."""
-
-
 def make_table(runs: Iterable[RunResult]) -> Table:
     """One row per system and method, pooled over seeds; every other run excluded with a reason."""
-    found: dict[str, _Evaluated] = {}
+    found: dict[str, Evaluated] = {}
     excluded: list[Exclusion] = []
     seen: set[str] = set()
     for run in runs:
         try:
             if run.run_id in seen:  # counted twice, it would seem to confirm itself
-                raise _UnusableError("given twice, counted once")
+                raise UnusableError("given twice, counted once")
             seen.add(run.run_id)
-            found[run.run_id] = _evaluate(run)
-        except _UnusableError as error:
+            found[run.run_id] = evaluate(run)
+        except UnusableError as error:
             excluded.append(Exclusion(run.run_id, str(error)))
     longer = {item.continues: run_id for run_id, item in found.items() if item.continues}
-    groups: dict[tuple[str, str], list[_Evaluated]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[Evaluated]] = defaultdict(list)
     contained: list[Exclusion] = []
     for run_id, item in found.items():
         if run_id in longer:  # in a row of its own, it would seem to confirm the longer one
@@ -181,53 +151,14 @@ def make_table(runs: Iterable[RunResult]) -> Table:
     return Table(rows, tuple(excluded), tuple(contained))
 
 
-def _evaluate(run: RunResult) -> _Evaluated:
-    """The energy of one finished run; an `_UnusableError` for any other."""
-    if run.state != FINISHED and not peek.exists(run.store_path):
-        raise _UnusableError(f"{run.state.lower()}: no results yet")
-    try:
-        store = RunStore.open(run.store_path, run_id=run.run_id)
-        done, planned = store.n_committed, store.n_planned
-        if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
-            raise _UnusableError(f"{run.state.lower()}: {_standing(done, planned)}")
-        series, train = store.series("evaluate"), store.series("train")
-        start = store.hartree_fock()
-    except StoreError as error:
-        raise _UnusableError(f"{run.state.lower()}: {error}") from error
-    result = estimate(series["energy"], variance=series["variance"])
-    variance = float(np.mean(series["variance"])) if result.n else math.nan
-    if result.n == 0:
-        raise _UnusableError(f"{run.state.lower()}: evaluate.steps is 0")
-    if not (math.isfinite(result.error) and math.isfinite(variance)):
-        raise _UnusableError(f"{run.state.lower()}: {result.why or 'the variance is not finite'}")
-    hartree_fock = start.attributes["energy"] if start else None
-    provenance = store.attrs["provenance"]
-    return _Evaluated(
-        run=run,
-        energy=result,
-        variance=variance,
-        hartree_fock=hartree_fock,
-        rollbacks=len(store.rollbacks),
-        provenance=provenance,
-        wall_time_s=float(series["wall_time"][-1]),
-        continues=provenance.get("continues", {}).get("run_id"),
-        findings=findings(train, series, result, hartree_fock),
-    )
-
-
-def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:
-    """How far a run has come, by the series it is in."""
-    if done["evaluate"] or done["train"] == planned["train"]:
-        return f"{done['evaluate']} of {planned['evaluate']} evaluation steps"
-    return f"{done['train']} of {planned['train']} training steps"
-
-
-def _row(group: Sequence[_Evaluated]) -> Row:
+def _row(group: Sequence[Evaluated]) -> Row:
     group = sorted(group, key=lambda item: item.run.seed)
     run = group[0].run
     pooled = pool([item.energy for item in group])
     found = tuple(_findings(group))
     weights = [item.energy.n for item in group]
+    extrapolated = pool_extrapolations([item.extrapolation for item in group])
+    slope = pool_trends([item.trend for item in group])
     return Row(
         name=_label(run),
         runs=len(group),
@@ -249,10 +180,15 @@ def _row(group: Sequence[_Evaluated]) -> Row:
         science_sha256=run.science_sha256,
         provenance=summarize([item.provenance for item in group]),
         wall_time_s=sum(item.wall_time_s for item in group),
+        extrapolated=extrapolated.energy,
+        extrapolated_error=extrapolated.error,
+        not_extrapolated=extrapolated.why,
+        training_slope=slope and slope.per_1000,
+        training_slope_error=slope and slope.error,
     )
 
 
-def _findings(group: Sequence[_Evaluated]) -> Iterator[str]:
+def _findings(group: Sequence[Evaluated]) -> Iterator[str]:
     """What the runs' own numbers say against them; of several runs, with the seed of each."""
     for item in group:
         for finding in item.findings:
@@ -263,7 +199,7 @@ def _label(run: RunResult) -> str:
     return " ".join([run.name, *(f"{key}={value}" for key, value in run.point.items())])
 
 
-def _position(group: Sequence[_Evaluated]) -> tuple[str, list[tuple[bool, float, str]]]:
+def _position(group: Sequence[Evaluated]) -> tuple[str, list[tuple[bool, float, str]]]:
     """Where a row belongs: by name, then along the sweep, numbers in numeric order."""
     run = group[0].run
     return run.name, [
@@ -272,7 +208,7 @@ def _position(group: Sequence[_Evaluated]) -> tuple[str, list[tuple[bool, float,
     ]
 
 
-def _with_unique_names(groups: Sequence[Sequence[_Evaluated]]) -> tuple[Row, ...]:
+def _with_unique_names(groups: Sequence[Sequence[Evaluated]]) -> tuple[Row, ...]:
     """One row per group; those of one name but different science (an edited spec) told apart."""
     rows = [_row(group) for group in groups]
     names = tell_apart(

@@ -4,7 +4,8 @@ Statistics (`stats`) tell how well a mean is known; this module tells whether it
 was trained.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -65,6 +66,31 @@ def _against_training(
     fall, error = _fall(train["energy"][-2 * n_tail :])
     if fall > max(MAX_FALL, CERTAIN * error):
         yield f"its training was still falling, by {_mha(fall)} over the last tenth"
+
+
+class Trend(NamedTuple):
+    """How energies change with the step, and the standard error, in hartree per 1000 steps."""
+
+    per_1000: float
+    error: float
+
+
+def trend(energies: np.ndarray) -> Trend | None:
+    """Of the last fifth of a training; None where that is too short to tell."""
+    n = len(energies) // 5
+    if n < 2 * MIN_TAIL:
+        return None
+    fall, error = _fall(energies[-n:])
+    return Trend(-fall * 2000.0 / n, error * 2000.0 / n)
+
+
+def pool_trends(trends: Sequence[Trend | None]) -> Trend | None:
+    """The mean of several runs'; None where one has none."""
+    known = [one for one in trends if one is not None]
+    if len(known) < len(trends):
+        return None
+    error = float(np.hypot.reduce([one.error for one in known])) / len(known)
+    return Trend(float(np.mean([one.per_1000 for one in known])), error)
 
 
 def _fall(energies: np.ndarray) -> tuple[float, float]:

@@ -25,11 +25,25 @@ if TYPE_CHECKING:
     from vmcjob.table import Row, Table
 
 
+TOLD = 2.0  # standard errors beyond which a training is told to fall
+
+
 def _verdict(row: "Row") -> Cell:
     """In a word: a state that its own numbers speak against is no matter of patience."""
     if row.findings:
         return Cell("suspect", "red")
     return Cell("converged", "green") if row.converged else Cell("not yet", "yellow")
+
+
+def _training(row: "Row") -> str:
+    """Whether its last fifth went on downhill: what is level within twice the error may not."""
+    slope, error = row.training_slope, row.training_slope_error
+    if slope is None or error is None:
+        return ""
+    if abs(slope) <= TOLD * error:
+        return f"level within {1e3 * TOLD * error:.2g} mHa per 1000 steps"
+    words = "still falling" if slope < 0.0 else "rising"
+    return f"{words} by {format_energy(1e3 * abs(slope), 1e3 * error)} mHa per 1000 steps"
 
 
 def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
@@ -42,6 +56,11 @@ def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
     def correlation(row: "Row") -> str:
         return difference.of(row.energy, row.hartree_fock, row.error)
 
+    def extrapolated(row: "Row") -> str:
+        if row.extrapolated is None or row.extrapolated_error is None:
+            return ""
+        return format_energy(factor * row.extrapolated, factor * row.extrapolated_error)
+
     return [
         TableColumn("name", lambda row: row.name),
         TableColumn(
@@ -51,11 +70,13 @@ def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
         ),
         TableColumn(f"off by {difference.unit}", off, "point", rank=2),
         TableColumn(f"E - HF, {difference.unit}", correlation, "point", rank=3),
+        TableColumn("extrapolated", extrapolated, "point", rank=5),
         TableColumn("runs", lambda row: str(row.runs), "right", rank=3),
         TableColumn("steps", lambda row: str(row.n_steps), "right", rank=4),
         TableColumn("variance", lambda row: f"{row.variance:.3g}", "right", rank=5),
         TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", rank=6),
         TableColumn("n_eff", lambda row: f"{row.n_eff:.0f}", "right", rank=2),
+        TableColumn("training", _training, rank=6),
         TableColumn("verdict", _verdict),
         TableColumn("note", lambda row: Cell(row.why, "dim"), "note", rank=1),
     ]

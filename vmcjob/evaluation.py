@@ -1,0 +1,97 @@
+"""One finished run as the table needs it: its energy, and all that is told about it."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from vmcjob.errors import StoreError
+from vmcjob.extrapolation import Extrapolation, extrapolate
+from vmcjob.stats import Estimate, estimate
+from vmcjob.store import RunStore, peek
+from vmcjob.verdict import Trend, findings, trend
+
+FINISHED = "FINISHED"  # the only state whose evaluation is complete
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """One run as the table needs it: who it is, what state it is in, where its numbers are."""
+
+    run_id: str
+    name: str
+    point: Mapping[str, int | float | str]  # coordinates of a sweep, empty without one
+    seed: int
+    science_sha256: str
+    state: str
+    store_path: Path
+    reference: float | None = None  # an energy to compare with, hartree
+    method: Mapping[str, int | float | str] = field(default_factory=dict)  # keys of its spec
+
+
+class Evaluated(NamedTuple):
+    """A finished run with its energy, the variance of its local energy and its history."""
+
+    run: RunResult
+    energy: Estimate
+    variance: float
+    hartree_fock: float | None
+    rollbacks: int
+    provenance: Mapping[str, Any]  # JSON
+    wall_time_s: float
+    continues: str | None  # the run whose samples are among its own
+    findings: tuple[str, ...]  # what its own numbers say against it
+    trend: Trend | None  # of its training
+    extrapolation: Extrapolation
+
+
+class UnusableError(Exception):
+    """Why a run cannot be in the table."""
+
+
+def evaluate(run: RunResult) -> Evaluated:
+    """The energy of one finished run; an `UnusableError` for any other."""
+    if run.state != FINISHED and not peek.exists(run.store_path):
+        raise UnusableError(f"{run.state.lower()}: no results yet")
+    try:
+        store = RunStore.open(run.store_path, run_id=run.run_id)
+        done, planned = store.n_committed, store.n_planned
+        if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
+            raise UnusableError(f"{run.state.lower()}: {_standing(done, planned)}")
+        series, train = store.series("evaluate"), store.series("train")
+        start = store.hartree_fock()
+    except StoreError as error:
+        raise UnusableError(f"{run.state.lower()}: {error}") from error
+    result = estimate(series["energy"], variance=series["variance"])
+    variance = float(np.mean(series["variance"])) if result.n else math.nan
+    if result.n == 0:
+        raise UnusableError(f"{run.state.lower()}: evaluate.steps is 0")
+    if not (math.isfinite(result.error) and math.isfinite(variance)):
+        raise UnusableError(f"{run.state.lower()}: {result.why or 'the variance is not finite'}")
+    hartree_fock = start.attributes["energy"] if start else None
+    provenance = store.attrs["provenance"]
+    return Evaluated(
+        run=run,
+        energy=result,
+        variance=variance,
+        hartree_fock=hartree_fock,
+        rollbacks=len(store.rollbacks),
+        provenance=provenance,
+        wall_time_s=float(series["wall_time"][-1]),
+        continues=provenance.get("continues", {}).get("run_id"),
+        findings=findings(train, series, result, hartree_fock),
+        trend=trend(train["energy"]),
+        extrapolation=extrapolate(
+            train["energy"], train["variance"], result, estimate(series["variance"])
+        ),
+    )
+
+
+def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:
+    """How far a run has come, by the series it is in."""
+    if done["evaluate"] or done["train"] == planned["train"]:
+        return f"{done['evaluate']} of {planned['evaluate']} evaluation steps"
+    return f"{done['train']} of {planned['train']} training steps"

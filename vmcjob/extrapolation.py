@@ -1,0 +1,143 @@
+"""The energy of a wave function without variance, from how both fell together in training.
+
+An eigenstate has no variance. Near one both are of second order in what is left to learn, and if
+what is left always has the same shape, the energy is a straight line of the variance,
+
+    E = E₀ + k σ²,
+
+which ends at E₀ (Kwon, Ceperley and Martin 1993; for networks arXiv:2010.01931 and later). That is
+an assumption, and not a bound: E₀ stands beside an energy, never in its place.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vmcjob.stats import Estimate, estimate
+
+N_BLOCKS = 20
+"""Of the second half of a training: points of the line."""
+MIN_BLOCK = 10
+"""Steps of a block."""
+MIN_CORRELATION = 0.9
+MIN_RATIO = 1.2
+"""Of the largest to the least variance: a line needs length."""
+MAX_ITERATIONS = 50
+MAX_DEVIATION = 2.0
+"""Standard deviations of χ² beyond which points scatter more than their errors allow."""
+
+
+class Extrapolation(NamedTuple):
+    """E₀ with its standard error, in hartree, or why there is none."""
+
+    energy: float | None
+    error: float | None
+    slope: float | None  # k, hartree⁻¹
+    why: str  # empty where there is one
+
+
+def extrapolate(
+    energies: np.ndarray, variances: np.ndarray, last: Estimate, last_variance: Estimate
+) -> Extrapolation:
+    """E₀ from the training's energies and variances, by step, and from those of the evaluation."""
+    half = len(energies) // 2
+    length = half // N_BLOCKS
+    if length < MIN_BLOCK:
+        return _refused(f"a training of {len(energies)} steps is too short for a line")
+    x, dx = _means(variances, length)
+    y, dy = _means(energies, length)
+    ratio = float(x.max() / max(x.min(), np.finfo(float).tiny))
+    if ratio < MIN_RATIO:
+        return _refused(f"the variance fell by a factor of {ratio:.2f} only")
+    correlation = float(np.corrcoef(x, y)[0, 1])
+    if not correlation > MIN_CORRELATION:
+        return _refused(f"energy and variance are correlated by {correlation:.2f} only")
+    x, dx = np.append(x, last_variance.mean), np.append(dx, last_variance.error)
+    y, dy = np.append(y, last.mean), np.append(dy, last.error)
+    line = fit_line(x, dx, y, dy)
+    if line.slope <= 0.0:
+        return _refused("the energy does not fall with the variance")
+    if line.offset >= last.mean:
+        return _refused("the line ends above the energy")
+    return Extrapolation(line.offset, line.error, line.slope, "")
+
+
+def pool_extrapolations(found: Sequence[Extrapolation]) -> Extrapolation:
+    """The mean of several runs', weighed by their errors; where one has none, its reason."""
+    known = [(one.energy, one.error, one.slope) for one in found if not one.why]
+    if len(known) < len(found):
+        return _refused(next(one.why for one in found if one.why))
+    energies, errors, slopes = np.array(known, float).T
+    weights = 1.0 / errors**2
+    energy, slope = (float(np.average(x, weights=weights)) for x in (energies, slopes))
+    return Extrapolation(energy, float(weights.sum()) ** -0.5, slope, "")
+
+
+class Line(NamedTuple):
+    """y = offset + slope x, and the standard error of the offset."""
+
+    offset: float
+    slope: float
+    error: float
+
+
+def fit_line(x: np.ndarray, dx: np.ndarray, y: np.ndarray, dy: np.ndarray) -> Line:
+    """The straight line through points that are uncertain in both directions.
+
+    Least squares weighed by 1 / (dy² + b² dx²), with the points moved onto the line (York, Evensen
+    et al. 2004): without that, what is uncertain in x would make the slope too small. Where the
+    points scatter more than their errors allow, these are taken to be too small.
+    """
+    slope = float(np.polyfit(x, y, 1)[0])
+    moved = _onto_line(slope, x, dx, y, dy)
+    for _ in range(MAX_ITERATIONS):
+        before, slope = slope, moved.slope
+        moved = _onto_line(slope, x, dx, y, dy)
+        if abs(slope - before) <= 1e-12 * abs(slope):
+            break
+    weight, mean_x, mean_y = moved.weight, moved.mean_x, moved.mean_y
+    offset = mean_y - slope * mean_x
+    adjusted = mean_x + moved.beta
+    centre = float(np.average(adjusted, weights=weight))
+    spread = float(np.sum(weight * (adjusted - centre) ** 2))
+    square = 1.0 / float(np.sum(weight)) + centre**2 / spread
+    dof = len(x) - 2
+    chi2 = float(np.sum(weight * (y - offset - slope * x) ** 2)) / dof
+    excess = chi2 if chi2 > 1.0 + MAX_DEVIATION * (2.0 / dof) ** 0.5 else 1.0
+    return Line(offset, slope, (square * excess) ** 0.5)
+
+
+class _Moved(NamedTuple):
+    """Points on a line of some slope, where they probably belong, and the slope that they have."""
+
+    weight: np.ndarray
+    mean_x: float
+    mean_y: float
+    beta: np.ndarray  # x of the moved points, from `mean_x`
+    slope: float
+
+
+def _onto_line(
+    slope: float, x: np.ndarray, dx: np.ndarray, y: np.ndarray, dy: np.ndarray
+) -> _Moved:
+    weight = 1.0 / (dy**2 + slope**2 * dx**2)
+    mean_x, mean_y = (float(np.average(values, weights=weight)) for values in (x, y))
+    u, v = x - mean_x, y - mean_y
+    beta = weight * (u * dy**2 + slope * v * dx**2)
+    new = float(np.sum(weight * beta * v) / np.sum(weight * beta * u))
+    return _Moved(weight, mean_x, mean_y, beta, new)
+
+
+def _means(series: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
+    """Of the blocks at the end of a series, with their errors about a straight line in each."""
+    steps = np.arange(length) - 0.5 * (length - 1)
+    blocks = series[-N_BLOCKS * length :].reshape(N_BLOCKS, length)
+    means = blocks.mean(axis=1)
+    slopes = (blocks @ steps) / (steps @ steps)
+    left = blocks - means[:, None] - slopes[:, None] * steps
+    return means, np.array([estimate(block).error for block in left])
+
+
+def _refused(why: str) -> Extrapolation:
+    return Extrapolation(None, None, None, why)
