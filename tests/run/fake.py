@@ -25,6 +25,7 @@ from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, Trust, UpdateInfo
 from vmcjob.vmc.hartree_fock import HartreeFock
 from vmcjob.vmc.loop import Step
+from vmcjob.vmc.phases import Calculation, Phase
 from vmcjob.vmc.pretrain import PretrainInfo
 from vmcjob.vmc.streams import Stream
 
@@ -174,6 +175,10 @@ class WellCalculation:
         params = devices.replicate({"a": np.float64(0.5)})
         average = None if average_from(self.spec) is None else {"a": np.float64(0.5)}
         return self.after_pretraining(LoopState(params, None, chain, devices.replicate(average)))
+
+    def step_of(self, phase: Phase) -> Step:
+        """Those of the well; its pretraining is one too."""
+        return Calculation.step_of(self, phase)  # pyright: ignore[reportArgumentType] -- alike
 
     def after_pretraining(self, state: LoopState) -> LoopState:
         """The same parameters and walkers, at rest."""

@@ -1,11 +1,9 @@
-"""From a job spec to the objects of `vmcjob.vmc`, and to the state in which a run begins."""
+"""From a job spec to the objects of `vmcjob.vmc`: what is to be run, and how it begins."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 
 from vmcjob import observables
 from vmcjob import spec as jobspec
@@ -18,66 +16,18 @@ from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
 from vmcjob.vmc.ansatz.psiformer import Psiformer
 from vmcjob.vmc.ansatz.slater import SlaterOrbitals
-from vmcjob.vmc.contracts import ChainState, LoopState
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 from vmcjob.vmc.hartree_fock import Coefficients, HartreeFock, populations
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.loop import Vmc
 from vmcjob.vmc.observing import Observing
+from vmcjob.vmc.phases import Calculation
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
-from vmcjob.vmc.streams import Stream
-from vmcjob.vmc.system import (
-    Home,
-    System,
-    energy_bound,
-    homes_of,
-    initial_positions,
-    nuclei_of,
-)
+from vmcjob.vmc.system import System, homes_of, nuclei_of
 
 AVERAGED = 0.1
 """Part of the training, its end, whose parameters are averaged."""
-
-
-@dataclass(frozen=True)
-class Calculation:
-    """What a spec means: the VMC to do, and how it begins."""
-
-    vmc: Vmc
-    pretraining: Pretraining | None
-    system: System
-    ansatz: WaveFunction
-    n_walkers: int
-    width: float  # bohr, initial
-    homes: list[Home] | None = None  # where electrons start, if Hartree-Fock knows better
-
-    @property
-    def energy_bound(self) -> float:
-        """An energy that no state of the system is below, hartree."""
-        return energy_bound(self.system)
-
-    def initial_state(self) -> LoopState:
-        """Parameters, optimizer and walkers before the first phase, on all devices.
-
-        Depends on the seed alone, not on the number of devices.
-        """
-        root = jax.random.fold_in(jax.random.key(self.vmc.seed), Stream.INITIAL)
-        key_params, key_walkers = jax.random.split(root)
-        r = initial_positions(self.system, key_walkers, self.n_walkers, homes=self.homes)
-        params = self.ansatz.init(key_params, r[0], self.vmc.nuclei)
-        memory = (self.pretraining or self.vmc.optimizer).init(params)
-        width = devices.replicate(jnp.asarray(self.width, r.dtype))
-        chain = ChainState(devices.shard(r), width)
-        average = params if self.vmc.average_from is not None else None
-        return LoopState(
-            devices.replicate(params), devices.replicate(memory), chain, devices.replicate(average)
-        )
-
-    def after_pretraining(self, state: LoopState) -> LoopState:
-        """The same parameters and walkers, and the optimizer of VMC before its first update."""
-        memory = self.vmc.optimizer.init(devices.unreplicate(state.params))
-        return state._replace(optimizer=devices.replicate(memory))
 
 
 def configure_jax(numerics: jobspec.Numerics) -> None:
@@ -135,7 +85,15 @@ def build(
     homes = None
     if start and spec.pretrain.method == "stable":
         homes = homes_of(system, populations(system, start))
-    return Calculation(vmc, pretraining, system, ansatz, n_walkers, spec.sampler.width, homes)
+    return Calculation(
+        vmc=vmc,
+        system=system,
+        ansatz=ansatz,
+        n_walkers=n_walkers,
+        width=spec.sampler.width,
+        pretraining=pretraining,
+        homes=homes,
+    )
 
 
 def _observing(options: jobspec.Evaluate) -> Observing:

@@ -5,13 +5,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 
-import jax
 import numpy as np
 
 from vmcjob.errors import DivergedError
 from vmcjob.run import comparison
 from vmcjob.run.blocks import Block, run_blocks
-from vmcjob.run.calculation import Calculation
 from vmcjob.run.consensus import reach_consensus
 from vmcjob.run.explosion import NOTHING_STRANGE, ExplosionWatch, Judgement
 from vmcjob.run.heartbeat import HeartbeatWriter
@@ -37,6 +35,8 @@ from vmcjob.store import Checkpoint, RunStore
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step
+from vmcjob.vmc.phases import Calculation, candidates, with_parameters
+from vmcjob.vmc.phases import Phase as PhaseOfRun
 
 log = logging.getLogger("vmcjob")
 
@@ -139,24 +139,16 @@ class Worker:
         return None
 
     def _run_each_phase(self) -> None:
-        vmc = self.calculation.vmc
-        steps = {
-            Phase.PRETRAIN: self._pretrain_step,
-            Phase.WARMUP: vmc.warmup_step,
-            Phase.TRAIN: vmc.train_step,
-            Phase.COMPARE: vmc.compare_step,
-            Phase.EQUILIBRATE: vmc.equilibrate_step,
-            Phase.EVALUATE: vmc.evaluate_step,
-        }
-        phases = list(steps)
-        for phase in phases[phases.index(self.position.phase) :]:
+        phases = list(PhaseOfRun)
+        for name in phases[phases.index(PhaseOfRun(self.position.phase)) :]:
+            phase = Phase(name)
             if phase is not self.position.phase:
                 self._enter(phase)
             if self.position.step < self._planned[phase]:
                 self._progress.begin(phase, self.position.step)
                 self._at_block_end()  # while the program was loaded, a stop may have been asked for
                 run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
-                run_phase(phase, steps[phase]())
+                run_phase(phase, self.calculation.step_of(name))
 
     def _go_back(self, cause: Cause, step: int) -> None:
         """Return to the last commit, record it, and take more care from there."""
@@ -177,11 +169,6 @@ class Worker:
         del self.calculation, self.position  # the devices need the memory for what comes
         self._begin()
 
-    def _pretrain_step(self) -> Step:
-        if self.calculation.pretraining is None:
-            raise RuntimeError("pretraining was planned without a Hartree-Fock start")
-        return self.calculation.pretraining.step()
-
     def _enter(self, phase: Phase) -> None:
         """Go on to the next phase; from pretraining, after a commit, with a new optimizer.
 
@@ -194,8 +181,7 @@ class Worker:
         if phase is Phase.COMPARE and self._planned[Phase.TRAIN]:
             self._commit()
             if self._spec.evaluate.parameters == "average":
-                average = devices.replicate(devices.unreplicate(state.average))
-                state = state._replace(params=average)
+                state = with_parameters(state, candidates(state)["average"])
         self.position = Position(phase, 0, state)
 
     def _run_phase(self, phase: Phase, step: Step) -> None:
@@ -215,16 +201,12 @@ class Worker:
 
     def _compare(self, phase: Phase, step: Step) -> None:
         """Measure the last parameters, then their average, and go on with the better ones."""
-        state = self.position.state
-        candidates = {
-            name: jax.tree.map(np.array, devices.unreplicate(params))  # the device's are donated
-            for name, params in {"last": state.params, "average": state.average}.items()
-        }
+        found = candidates(self.position.state)
         measured, done = {}, 0
-        for name, params in candidates.items():
-            state = self.position.state._replace(params=devices.replicate(params))
+        for name, params in found.items():
+            state = with_parameters(self.position.state, params)
             rows, first = [], done
-            done = first + self._planned[phase] // len(candidates)
+            done = first + self._planned[phase] // len(found)
             for block in run_blocks(step, state, first, [done]):
                 rows.append(rows_of(block, self._wall_time))
                 _require_finite(block)
@@ -235,7 +217,7 @@ class Worker:
         chosen = comparison.better(measured)
         log.info("evaluates the %s parameters: %s", chosen, comparison.describe(measured))
         self._store.record("evaluated", comparison.to_json(chosen, measured))
-        state = self.position.state._replace(params=devices.replicate(candidates[chosen]))
+        state = with_parameters(self.position.state, found[chosen])
         self.position = Position(phase, done, state)
 
     def _judge(self, phase: Phase, rows: Rows, last: int) -> Judgement:
