@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import jax
+import numpy as np
 import pytest
 
 from vmcjob import vmc
@@ -35,7 +37,46 @@ def test_what_is_public_is_documented() -> None:
         assert public.__doc__ or name in {"LogPsi", "SignedWaveFunction"}, name
 
 
+def hydrogen() -> vmc.Calculation:
+    """An atom; nothing of it is compiled before its first step."""
+    system = vmc.System(nuclei=((0.0, 0.0, 0.0),), charges=(1,), n_up=1, n_down=0)
+    ansatz = vmc.WaveFunction(vmc.SlaterOrbitals(system, 1, True, 1))
+    method = vmc.Vmc(
+        psi=vmc.make_psi(ansatz),
+        hamiltonian=vmc.molecular_hamiltonian(),
+        nuclei=vmc.nuclei_of(system),
+        make_optimizer=lambda log_psi, _: vmc.Spring(log_psi, 1e-3, vmc.Memory(0.0)),
+        rule=vmc.UpdateRule(vmc.Decay(0.1, 100.0)),
+        seed=0,
+        moves=2,
+        target_acceptance=0.5,
+        average_from=3,
+    )
+    return vmc.Calculation(method, system, ansatz, n_walkers=16, width=0.5)
+
+
 def test_a_name_that_is_no_phase_is_refused() -> None:
     """Before anything is computed; a slip of the pen would leave a phase out."""
     with pytest.raises(ValueError, match=r"evalute.*no phases; there are pretrain, warmup, train"):
-        next(vmc.run(None, {"evalute": 1}))  # pyright: ignore[reportArgumentType]
+        next(vmc.run(hydrogen(), {"evalute": 1}))
+
+
+def test_phases_come_in_their_order_and_both_candidates_are_compared() -> None:
+    """Each step once, counted within its phase; what is chosen is asked of the caller."""
+    asked = []
+
+    def choose(measured) -> str:
+        asked.append({name: len(infos) for name, infos in measured.items()})
+        return "average"
+
+    steps = {"evaluate": 2, "compare": 2, "train": 5, "warmup": 1}
+    seen, last = [], None
+    for event in vmc.run(hydrogen(), steps, choose=choose):
+        seen.append((event.phase.value, event.step))
+        if event.phase == "train":
+            last = jax.tree.map(np.array, event.state.average)
+    expected = [("warmup", 0), *(("train", k) for k in range(5))]
+    expected += [*(("compare", k) for k in range(4)), ("evaluate", 0), ("evaluate", 1)]
+    assert seen == expected
+    assert asked == [{"last": 2, "average": 2}]
+    jax.tree.map(np.testing.assert_array_equal, event.state.params, last)

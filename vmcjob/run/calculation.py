@@ -58,12 +58,7 @@ def build(
     """
     spec = policy.of_steps(spec)
     require_optimizer(spec.optimizer)
-    n_walkers, n_devices = spec.sampler.walkers, devices.count()
-    if n_walkers % n_devices:
-        raise UsageError(
-            f"sampler.walkers: {n_walkers} walkers cannot be shared evenly by {n_devices} devices; "
-            f"use a multiple of {n_devices}"
-        )
+    _require_even_shares(spec.sampler.walkers)
     system = make_system(spec.system)
     ansatz = make_ansatz(spec.ansatz, system)
     vmc = Vmc(
@@ -89,11 +84,20 @@ def build(
         vmc=vmc,
         system=system,
         ansatz=ansatz,
-        n_walkers=n_walkers,
+        n_walkers=spec.sampler.walkers,
         width=spec.sampler.width,
         pretraining=pretraining,
         homes=homes,
     )
+
+
+def _require_even_shares(n_walkers: int) -> None:
+    n_devices = devices.count()
+    if n_walkers % n_devices:
+        raise UsageError(
+            f"sampler.walkers: {n_walkers} walkers cannot be shared evenly by {n_devices} devices; "
+            f"use a multiple of {n_devices}"
+        )
 
 
 def _observing(options: jobspec.Evaluate) -> Observing:

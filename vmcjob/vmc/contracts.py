@@ -90,7 +90,7 @@ Metric = Literal["overlap", "euclidean", "curvature"]
 
 METRICS: Final[Mapping[Metric, str]] = MappingProxyType(
     {
-        "overlap": "δᵀ S δ with S, the covariance of the scores: the squared change of ψ",
+        "overlap": "δᵀ S δ with S, the overlap matrix of the scores: the squared change of ψ",
         "euclidean": "δᵀ δ",
         "curvature": "δᵀ A δ with A, the damped curvature in which δ is steepest: A d = g",
     }
