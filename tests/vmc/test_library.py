@@ -70,13 +70,15 @@ def test_phases_come_in_their_order_and_both_candidates_are_compared() -> None:
         return "average"
 
     steps = {"evaluate": 2, "compare": 2, "train": 5, "warmup": 1}
-    seen, last = [], None
+    seen, averages, evaluated = [], [], []
     for event in vmc.run(hydrogen(), steps, choose=choose):
         seen.append((event.phase.value, event.step))
         if event.phase == "train":
-            last = jax.tree.map(np.array, event.state.average)
+            averages.append(jax.tree.map(np.array, event.state.average))
+        if event.phase == "evaluate":
+            evaluated.append(jax.tree.map(np.array, event.state.params))
     expected = [("warmup", 0), *(("train", k) for k in range(5))]
     expected += [*(("compare", k) for k in range(4)), ("evaluate", 0), ("evaluate", 1)]
     assert seen == expected
     assert asked == [{"last": 2, "average": 2}]
-    jax.tree.map(np.testing.assert_array_equal, event.state.params, last)
+    jax.tree.map(np.testing.assert_array_equal, evaluated[-1], averages[-1])
