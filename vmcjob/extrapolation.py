@@ -50,11 +50,12 @@ def extrapolate(
     ratio = float(x.max() / max(x.min(), np.finfo(float).tiny))
     if ratio < MIN_RATIO:
         return _refused(f"the variance fell by a factor of {ratio:.2f} only")
-    correlation = float(np.corrcoef(x, y)[0, 1])
+    correlation = float(np.corrcoef(x, y)[0, 1]) if np.ptp(y) > 0.0 else 0.0
     if not correlation > MIN_CORRELATION:
         return _refused(f"energy and variance are correlated by {correlation:.2f} only")
     x, dx = np.append(x, last_variance.mean), np.append(dx, last_variance.error)
     y, dy = np.append(y, last.mean), np.append(dy, last.error)
+    dy = np.maximum(dy, np.spacing(np.abs(y)))  # what never changes still has its rounding
     line = fit_line(x, dx, y, dy)
     if line.slope <= 0.0:
         return _refused("the energy does not fall with the variance")
