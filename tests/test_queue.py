@@ -20,6 +20,13 @@ def submitted(root: Path, index: int, **changes) -> RunDir:
     return run
 
 
+def leave_log(root: Path, job_id: str) -> None:
+    """What SLURM opens first when a job begins."""
+    folder = root / ".slurm" / "h2-abc"
+    folder.mkdir(parents=True)
+    (folder / f"{job_id}_0_log.err").touch()
+
+
 def test_one_squeue_call_answers_for_all_runs_of_all_arrays(programs, tmp_path):
     """A pending reason comes in plain words, an unknown one in SLURM's own."""
     programs.make(
@@ -47,19 +54,27 @@ def test_one_squeue_call_answers_for_all_runs_of_all_arrays(programs, tmp_path):
 
 
 def test_a_job_that_waits_for_its_time_says_when_and_whether_it_comes_back(programs, tmp_path):
-    """SLURM has one word for a job submitted with --begin and for one that is requeued."""
-    lines = "22_0|{0}|BeginTime\n22_1|{0}|BeginTime\n22_2|{1}|BeginTime\n22_3|{0}|Priority\n"
+    """SLURM has one word for a job submitted with --begin and for one that is requeued.
+
+    The latter has logs even where it was taken away before anybody of ours could speak.
+    """
+    lines = (
+        "22_0|{0}|BeginTime\n22_1|{0}|BeginTime\n22_2|{1}|BeginTime\n22_3|{0}|Priority\n"
+        "22_4|{0}|BeginTime\n"
+    )
     at, unknown = "h2-abc|PENDING|1700000000", "h2-abc|PENDING|N/A"
     programs.make("squeue", lines.format(at, unknown))
     begun = {"started_at": 1_600_000_000.0}
-    runs = [submitted(tmp_path, i, **(begun if i else {})) for i in range(4)]
+    runs = [submitted(tmp_path, i, **({} if i in (0, 4) else begun)) for i in range(5)]
+    leave_log(tmp_path, "22_4")
     found = scheduler.look(runs)
     when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(1_700_000_000))
     assert [found[run.path].words for run in runs] == [
-        f"submitted to start at {when}",
+        f"starts at {when} at the earliest",
         f"requeued; starts again at {when}",
         "requeued; starts again later",
         "others come first",
+        f"requeued; starts again at {when}",
     ]
 
 
@@ -133,9 +148,7 @@ def test_a_job_that_left_no_trace_was_taken_out_of_the_queue(programs, tmp_path)
     """Without accounting nobody else knows; one that began has a log, be it empty."""
     programs.make("squeue")
     runs = [submitted(tmp_path, index) for index in range(2)]
-    folder = tmp_path / ".slurm" / "h2-abc"
-    folder.mkdir(parents=True)
-    (folder / "22_1_0_log.err").touch()
+    leave_log(tmp_path, "22_1")
     states = [row.state for row in rows(runs, scheduler.look(runs))[0]]
     assert states == ["CANCELLED", "DEAD"]
 

@@ -17,7 +17,7 @@ from vmcjob.errors import SchedulerError
 from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.status import State, examine
-from vmcjob.supervisor import SlurmJob, Supervisor
+from vmcjob.supervisor import SlurmJob, Supervisor, watch
 
 JOB = SlurmJob("22_3", "25", 0)
 # Counts the stop signals that come, and stops at a checkpoint after the first and half a second.
@@ -67,8 +67,14 @@ def supervisor(run: RunDir, program: str, *arguments: str, spare_s: float = 1.0)
     return Supervisor(str(run.path), "h2-abc", command, spare_s)
 
 
-def supervise(run: RunDir, *numbers: signal.Signals, step: int = 1, spare_s: float = 1.0) -> int:
-    """An attempt of `WORKER` in which SLURM sends these signals as soon as it is ready."""
+def supervise(
+    run: RunDir,
+    *numbers: signal.Signals,
+    step: int = 1,
+    spare_s: float = 1.0,
+    program: str = WORKER,
+) -> int:
+    """An attempt of a worker in which SLURM sends these signals as soon as it is ready."""
 
     def interfere() -> None:
         wait_until(lambda: run.log_path.exists() and "ready" in run.log_path.read_text(), "ready")
@@ -79,7 +85,7 @@ def supervise(run: RunDir, *numbers: signal.Signals, step: int = 1, spare_s: flo
     thread = threading.Thread(target=interfere)
     thread.start()
     try:
-        return supervisor(run, WORKER, str(step), spare_s=spare_s).supervise(JOB)
+        return supervisor(run, program, str(step), spare_s=spare_s).supervise(JOB)
     finally:
         thread.join()
 
@@ -128,6 +134,32 @@ def test_of_many_signals_the_worker_hears_one_and_its_element_alone_is_requeued(
     assert run.log_path.read_text().splitlines() == ["ready", "signals 1"]
     assert slurm.calls("scontrol") == ["requeue 22_3"]
     assert [(line["event"], line["how"]) for line in run.read_attempts()] == [("stop", "SIGURG")]
+
+
+def test_a_signal_that_comes_while_slurm_is_asked_stops_the_worker_when_there_is_one(run, slurm):
+    """submitit's own handlers would requeue on their account, or swallow it."""
+
+    class Warning(SlurmJob):
+        def end_time(self, patience_s: float = 1.0) -> float | None:
+            os.kill(os.getpid(), signal.SIGURG)
+            return super().end_time(patience_s)
+
+    program = "import time; time.sleep(20)"
+    assert supervisor(run, program).supervise(Warning("22_3", "25", 0)) == 75
+    outcome = run.read_outcome()
+    assert outcome is not None
+    assert outcome.message.startswith("stopped by SIGURG before it began")
+    assert slurm.calls("scontrol") == ["requeue 22_3"]
+
+
+def test_a_worker_that_a_signal_does_not_reach_is_told_again(run, slurm, monkeypatch):
+    """Apptainer loses those of a moment in which it mounts an image; the worker would go on."""
+    monkeypatch.setattr(watch, "TELL_AGAIN_S", 0.5)
+    deaf = "import signal, time; signal.signal(12, signal.SIG_IGN); print('ready', flush=True)"
+    deaf += f"; time.sleep(1.5)\n{WORKER}"
+    assert supervise(run, signal.SIGURG, program=deaf) == 75
+    assert [line["event"] for line in run.read_attempts()] == ["stop"]
+    assert slurm.calls("scontrol") == ["requeue 22_3"]
 
 
 def test_the_deadline_comes_before_the_end_of_the_wall_time(run, slurm):

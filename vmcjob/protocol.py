@@ -26,7 +26,7 @@ running worker."""
 ENDS_JOB = (WARNING, signal.SIGTERM, signal.SIGINT)
 """What a supervisor takes for a reason to stop its worker."""
 STOP = signal.SIGUSR2
-"""From a supervisor to its worker, once: stop at the next checkpoint."""
+"""From a supervisor to its worker, until it ends: stop at the next checkpoint."""
 ENDS_WORKER = (signal.SIGTERM, signal.SIGINT, STOP)
 """What a worker stops at its next checkpoint for."""
 ORPHANED = signal.SIGHUP

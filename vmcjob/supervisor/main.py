@@ -49,11 +49,12 @@ class Supervisor:
     def __call__(self) -> None:
         """What submitit calls in a job of SLURM: the process ends with the worker's exit code."""
         job = SlurmJob.from_environment(os.environ)
-        try:
-            code = self.supervise(job, job.rank())
-        except SchedulerError as error:
-            say(str(error))
-            code = error.exit_code
+        with listen() as inbox:  # before anybody is asked anything, for that takes its time
+            try:
+                code = self.supervise(job, job.rank(), inbox)
+            except SchedulerError as error:
+                say(str(error))
+                code = error.exit_code
         if code:
             raise SystemExit(code)
 
@@ -61,6 +62,14 @@ class Supervisor:
         """One attempt of one rank; the exit code that the batch system shall see.
 
         With an `inbox`, somebody else listens to the batch system's signals.
+        """
+        with listen() if inbox is None else nullcontext(inbox) as inbox:
+            return self._supervise(job, rank, inbox)
+
+    def _supervise(self, job: BatchContext, rank: Rank, inbox: Inbox) -> int:
+        """One attempt of one rank, while signals are listened to; until the last word is written.
+
+        They would end us in the middle.
         """
         run = RunDir(Path(self.run_dir))
         submission = run.read_submission()
@@ -71,39 +80,36 @@ class Supervisor:
             say("the run has been cancelled; nothing to do here")
             return 0
         if not rank.is_first:
-            return self._accompany(run, rank, job)
+            return self._accompany(run, rank, job, inbox)
         before = progress(run)
         deadline = Deadline(job, self.spare_s)
-        with listen() if inbox is None else nullcontext(inbox) as inbox:
-            try:
-                self._prepare(run, rank)
-                run.clear_outcome()
-                worker = self._start(run, rank)
-                _record_start(run, submission, job, worker)
-            except VmcJobError as error:
-                _note_failure(run, submission, job, error)
-                return error.exit_code
-            watch(worker, inbox, deadline, partial(_note_stop, run, worker))
-            after = progress(run)
-            has_moved = after is not None and after != before
-            ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
-            attempt = Attempt(*ended, is_contained=self.image is not None)
-            return conclude(attempt, self.folder)  # inside: signals would end us in the middle
+        try:
+            self._prepare(run, rank)
+            run.clear_outcome()
+            worker = self._start(run, rank)
+            _record_start(run, submission, job, worker)
+        except VmcJobError as error:
+            _note_failure(run, submission, job, error)
+            return error.exit_code
+        watch(worker, inbox, deadline, partial(_note_stop, run, worker))
+        after = progress(run)
+        has_moved = after is not None and after != before
+        ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
+        return conclude(Attempt(*ended, is_contained=self.image is not None), self.folder)
 
-    def _accompany(self, run: RunDir, rank: Rank, job: BatchContext) -> int:
+    def _accompany(self, run: RunDir, rank: Rank, job: BatchContext, inbox: Inbox) -> int:
         """One attempt of a rank beside the first: its worker ends well whenever all end together.
 
         Any other end takes the job down, for the others would wait for this rank.
         """
-        with listen() as inbox:
-            try:
-                self._prepare(run, rank)
-                worker = self._start(run, rank)
-            except VmcJobError as error:
-                say(str(error))
-                note_loss(run, rank, job, str(error))
-                return error.exit_code
-            watch(worker, inbox, None, lambda reason: None)
+        try:
+            self._prepare(run, rank)
+            worker = self._start(run, rank)
+        except VmcJobError as error:
+            say(str(error))
+            note_loss(run, rank, job, str(error))
+            return error.exit_code
+        watch(worker, inbox, None, lambda reason: None)
         code = as_signal(worker.returncode)
         if code:
             note_loss(run, rank, job, how_it_ended(code), worker.pid)

@@ -38,10 +38,9 @@ class Pack:
 
     def supervise(self, job: BatchContext) -> int:
         """One attempt of the job; the exit code that the batch system shall see."""
-        members = [_Member(s) for s in self.supervisors if not _is_settled(s)]
-        together = _Together(len(members))
-        shared = SharedJob(job, together)
         with listen() as inbox:
+            members = [_Member(s) for s in self.supervisors if not _is_settled(s)]
+            shared = SharedJob(job, _Together(len(members)))
             for member in members:
                 member.start(shared)
             _look_after(members, inbox)

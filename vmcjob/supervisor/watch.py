@@ -13,6 +13,7 @@ from vmcjob.supervisor.contract import BatchContext, say
 POLL_S = 0.2  # how soon an ended worker is noticed
 MAX_PATIENCE_S = 15.0  # for an answer of SLURM, while signals wait
 ASK_AGAIN_S = 60.0
+TELL_AGAIN_S = 5.0
 
 
 class Inbox:
@@ -87,16 +88,20 @@ def watch(
     deadline: Deadline | None,
     note: Callable[[str], None],
 ) -> None:
-    """Wait for the worker's end; note the first reason to stop and pass it on, once."""
-    is_told = False
+    """Wait for the worker's end; note the first reason to stop and pass it on.
+
+    Until it ends: while Apptainer starts an image, there is a moment in which it loses signals.
+    """
+    told_at: float | None = None
     while worker.poll() is None:
         if deadline is not None and not inbox.first and deadline.has_come():
             inbox.put(DEADLINE)
-        if inbox.first and not is_told:
+        if inbox.first and told_at is None:
             say(f"{inbox.first}: asking the worker to stop at its next checkpoint")
             note(inbox.first)
+        if inbox.first and (told_at is None or time.monotonic() - told_at >= TELL_AGAIN_S):
             worker.send_signal(STOP)
-            is_told = True
+            told_at = time.monotonic()
         with suppress(subprocess.TimeoutExpired):
             worker.wait(POLL_S)
     if worker.stdin is not None:

@@ -22,6 +22,7 @@ ACTIVE = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
 SUSPENDED = {"SUSPENDED", "STOPPED"}
 MAX_SKEW_S = 3600.0  # between the clocks of this host and the accounting's
 _PRIVATE = re.compile(r"PrivateData\s*=")
+BEGIN_TIME = "BeginTime"  # of --begin, and of a job that is requeued
 PAUSE = "suspended by SLURM; goes on when it is resumed"
 REASONS: Mapping[str, str] = {
     "None": "waits for the scheduler to look at it",
@@ -70,9 +71,10 @@ def look(asked: Mapping[RunDir, Submission]) -> Queue:
     """
     if not asked or shutil.which("squeue") is None:
         return {}
-    begun = {_key(s) for s in asked.values() if s.started_at is not None}
     names = sorted({s.job_name for s in asked.values() if s.job_name})
-    states = {key: _state_of(line, key in begun) for key, line in _latest(_squeue(names)).items()}
+    lines = _latest(_squeue(names))
+    begun = {_key(s) for run, s in asked.items() if _comes_back(run, s, lines.get(_key(s)))}
+    states = {key: _state_of(line, key in begun) for key, line in lines.items()}
     open_ones = {run: s for run, s in asked.items() if run.read_end(s) is None}
     lost = [s for s in open_ones.values() if _key(s) not in states]
     if lost:
@@ -85,6 +87,13 @@ def look(asked: Mapping[RunDir, Submission]) -> Queue:
     }
 
 
+def _comes_back(run: RunDir, submission: Submission, line: _Line | None) -> bool:
+    """Whether a job that waits for its time has begun before, be it without a word of ours."""
+    if line is None or not line.reason.startswith(BEGIN_TIME):
+        return False
+    return submission.started_at is not None or jobfiles.has_logs(run)
+
+
 def explain(reason: str, start: float | None = None, *, has_begun: bool = False) -> str:
     """Why a job waits, in plain words; SLURM's own word where there are none.
 
@@ -94,9 +103,9 @@ def explain(reason: str, start: float | None = None, *, has_begun: bool = False)
         has_begun: whether it has been started before, and waits to be started again.
     """
     word = reason.strip("()").split(",")[0]
-    if word == "BeginTime":
+    if word == BEGIN_TIME:
         when = time.strftime("at %Y-%m-%d %H:%M:%S", time.localtime(start)) if start else "later"
-        return f"requeued; starts again {when}" if has_begun else f"submitted to start {when}"
+        return f"requeued; starts again {when}" if has_begun else f"starts {when} at the earliest"
     if word not in REASONS and word.startswith(("QOS", "Assoc", "Max")):
         return f"at a limit of the account or its quality of service ({word})"
     return REASONS.get(word, f"waits: {word}")
