@@ -17,6 +17,7 @@ from vmcjob.supervisor.policy import (
     has_to_ask,
     has_to_requeue,
     is_answered,
+    is_cut_short,
     next_step,
 )
 
@@ -74,6 +75,10 @@ BEFORE = "stopped by SIGTERM before it began; continues where it stopped"
             Happened(STOPPED, PREEMPTED, "SIGURG", has_moved=False),
             Decision(STOPPED, goes_on=True),
         ),
+        (
+            Happened(STOPPED, PREEMPTED, DEADLINE, has_moved=False, is_cut_short=True),
+            Decision(STOPPED, goes_on=True),
+        ),
         # Its user has cancelled it.
         (Happened(STOPPED, PREEMPTED, DEADLINE, is_cancelled=True), Decision(STOPPED)),
         (
@@ -105,18 +110,24 @@ def test_nothing_that_can_happen_has_no_answer_or_brings_back_what_has_ended(is_
 
 
 def test_slurm_is_asked_only_where_its_signal_has_several_meanings():
-    assert [reason for reason in ("SIGTERM", "SIGURG", DEADLINE, None) if has_to_ask(reason)] == [
-        "SIGTERM"
-    ]
+    """And at a deadline, for a job that began to listen too late has missed that signal."""
+    reasons = ("SIGTERM", "SIGURG", DEADLINE, None)
+    assert [reason for reason in reasons if has_to_ask(reason)] == ["SIGTERM", DEADLINE]
 
 
 @pytest.mark.parametrize("fate", Fate)
 def test_a_job_asks_for_itself_where_it_would_not_come_back(fate: Fate):
-    assert has_to_requeue(DEADLINE, fate)
     assert has_to_requeue(WARNING.name, fate)
     unasked = (Fate.RETURNING, Fate.CANCELLED)
-    assert has_to_requeue("SIGTERM", fate) == (fate not in unasked)
+    for reason in ("SIGTERM", DEADLINE):
+        assert has_to_requeue(reason, fate) == (fate not in unasked)
     assert has_to_requeue("SIGINT", fate) == (fate in (Fate.PREEMPTED, Fate.LOST))
+
+
+@pytest.mark.parametrize("fate", [None, *Fate])
+def test_a_wall_time_was_too_short_only_if_all_of_it_was_given(fate: Fate | None):
+    """Of a job that is preempted or cancelled before its first step, the time is over soon too."""
+    assert is_cut_short(fate) == (fate in (Fate.PREEMPTED, Fate.RETURNING, Fate.CANCELLED))
 
 
 @pytest.mark.parametrize("fate", [None, *Fate])

@@ -1,12 +1,13 @@
 """What sbatch is told."""
 
+import subprocess
 from pathlib import Path
 
 import pytest
 
 from vmcjob.errors import SchedulerError
 from vmcjob.resources import Request
-from vmcjob.scheduler.slurm.script import EARLY_S, Options
+from vmcjob.scheduler.slurm.script import EARLY_S, PYTHON, Options
 from vmcjob.site import Slurm
 from vmcjob.spec import Resources
 
@@ -28,6 +29,13 @@ def test_a_worker_is_asked_to_stop_by_us_before_slurm_warns_however_early(time, 
     assert options.spare_s == spare_s
     assert delay_s >= 1  # SLURM takes 0 for none
     assert delay_s + EARLY_S <= max(spare_s, 1 + EARLY_S)
+
+
+def test_a_termination_does_not_end_a_job_in_which_nobody_listens_yet():
+    """Python needs its seconds until then; who ended within the grace time would not come back."""
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGTERM); print('here')"
+    done = subprocess.run([*PYTHON, "-c", program], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "here\n")
 
 
 @pytest.mark.parametrize(

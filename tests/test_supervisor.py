@@ -15,7 +15,7 @@ from vmcjob import scheduler
 from vmcjob.container import digest as image_digest
 from vmcjob.errors import SchedulerError
 from vmcjob.rank import ALONE, Rank
-from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, Submission
 from vmcjob.status import State, examine
 from vmcjob.supervisor import SlurmJob, Supervisor, watch
 
@@ -136,6 +136,31 @@ def test_of_many_signals_the_worker_hears_one_and_its_element_alone_is_requeued(
     assert [(line["event"], line["how"]) for line in run.read_attempts()] == [("stop", "SIGURG")]
 
 
+@pytest.mark.parametrize(
+    ("answer", "is_cancelled"),
+    [
+        ("JobId=25 JobState=RUNNING Restarts=0 PreemptTime=2026-11-22T21:38:44", False),
+        ("JobId=25 JobState=COMPLETING Restarts=0 PreemptTime=2026-11-22T21:38:44", False),
+        ("JobId=25 JobState=COMPLETING Restarts=0 RunTime=00:00:09 TimeLimit=01:00:00", True),
+    ],
+)
+def test_who_began_after_the_signal_finds_a_time_that_is_over_and_not_one_too_short(
+    run, slurm, answer, is_cancelled
+):
+    """Preempted or cancelled in its setup, a job has half a minute left, and no signal comes."""
+    slurm.make("squeue", f"{time.time() + 2:.0f}\n")
+    slurm.make("scontrol", f"{answer}\n")
+    run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=10))
+    assert supervisor(run, WORKER, "1", spare_s=90.0).supervise(JOB) == 75
+    outcome, submission = run.read_outcome(), run.read_submission()
+    assert outcome is not None
+    assert outcome.outcome is Outcome.PREEMPTED
+    assert submission is not None
+    assert (submission.cancelled_at is not None) is is_cancelled
+    requeues = [call for call in slurm.calls("scontrol") if "requeue" in call]
+    assert requeues == ([] if is_cancelled else ["requeue 22_3"])
+
+
 def test_a_signal_that_comes_while_slurm_is_asked_stops_the_worker_when_there_is_one(run, slurm):
     """submitit's own handlers would requeue on their account, or swallow it."""
 
@@ -167,7 +192,7 @@ def test_the_deadline_comes_before_the_end_of_the_wall_time(run, slurm):
     slurm.make("squeue", f"{end:.0f}\n")
     assert supervise(run, spare_s=22.0) == 75
     assert time.time() < end
-    assert slurm.calls("scontrol") == ["requeue 22_3"]
+    assert [call.split()[0] for call in slurm.calls("scontrol")] == ["--oneliner", "requeue"]
 
 
 def test_a_wall_time_too_short_for_a_step_is_a_failure_and_no_endless_requeueing(run, slurm):
@@ -177,7 +202,7 @@ def test_a_wall_time_too_short_for_a_step_is_a_failure_and_no_endless_requeueing
     outcome = run.read_outcome()
     assert outcome is not None
     assert (outcome.outcome, "ask for more (-t)" in outcome.message) == (Outcome.FAILED, True)
-    assert len(slurm.calls("scontrol")) == 1
+    assert sum("requeue" in call for call in slurm.calls("scontrol")) == 1
 
 
 @pytest.mark.parametrize(
@@ -186,6 +211,7 @@ def test_a_wall_time_too_short_for_a_step_is_a_failure_and_no_endless_requeueing
         ("JobId=25 JobState=COMPLETING Restarts=0", True, 0),
         ("JobId=25 JobState=COMPLETING Restarts=1", False, 0),  # being requeued
         ("JobId=25 JobState=RUNNING Restarts=0", False, 1),  # SLURM has forgotten why
+        ("JobId=25 JobState=NODE_FAIL Reason=NodeDown Restarts=0", False, 1),  # set down
     ],
 )
 def test_a_termination_is_a_cancellation_unless_slurm_brings_the_job_back(

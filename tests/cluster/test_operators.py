@@ -5,6 +5,7 @@ import json
 import pytest
 
 from tests.cluster.cluster import Room, is_computing, n_starts
+from vmcjob.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -53,6 +54,44 @@ def test_a_job_that_is_held_moved_suspended_and_requeued_stays_the_only_one_of_i
     tell("release")
     room.wait_for(FINISHED=1)
     assert (room.status()[0]["job_id"], n_starts(run)) == (job_id, 2)
+
+
+def test_a_node_that_is_drained_and_set_down_leaves_no_run_behind(room):
+    """Its job was not cancelled by anybody; SLURM says no more than that its node has failed."""
+    here = ("--mem=500M", "--extra", "nodelist=n1")
+    room.run("submit", *here, room.spec(evaluate=100_000))
+    run, (job_id,) = room.only_run(), room.cluster.job_ids(room.cwd)
+    room.cluster.call("scontrol", "update", f"JobId={job_id}", "Requeue=0")
+    room.wait_until(lambda: is_computing(run), "it computes")
+    room.run("submit", *here, "--extra", "hold", room.spec(seeds=2, evaluate=100_000))
+    (held,) = set(room.cluster.job_ids(room.cwd)) - {job_id}
+    node = ("scontrol", "update", "NodeName=n1", "Reason=test")
+    try:
+        room.cluster.call(*node, "State=DRAIN")
+        room.cluster.call("scontrol", "release", held)
+        room.wait_until(lambda: "its nodes are down" in messages(room), "one waits for the node")
+        assert room.states() == {"RUNNING": 1, "QUEUED": 1}
+        room.cluster.call(*node, "State=DOWN")
+        room.wait_until(lambda: not is_at_work(run), "nobody of its job is left")
+        room.wait_for(PREEMPTED=1, QUEUED=1)
+        assert "its job does not come back, vmcjob resume goes on" in messages(room)
+    finally:
+        room.cluster.call(*node, "State=RESUME")
+    room.run("submit", *here, "h.toml")
+    room.wait_until(lambda: n_starts(run) == 2, "it goes on")
+    room.run("cancel", "h")
+
+
+def messages(room: Room) -> str:
+    """What status says of all runs."""
+    return "\n".join(row["message"] for row in room.status())
+
+
+def is_at_work(run: RunDir) -> bool:
+    """Whether the worker that the run's job has started is alive."""
+    submission = run.read_submission()
+    worker = submission and submission.worker
+    return worker is not None and worker.is_alive() is True
 
 
 def test_a_failed_job_that_is_put_back_is_not_joined_by_another(room):

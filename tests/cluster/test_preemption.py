@@ -15,15 +15,18 @@ from tests.cluster.cluster import TESTBED, Room, is_computing, n_starts
 pytestmark = pytest.mark.timeout(3600)
 
 LOST = "its job does not come back, vmcjob resume goes on"
-# Where a run is, by what SLURM does to it there: requeue it after half a minute, requeue it at
-# once, end it; the last two must not be requeued, and one of them has a profile with `auto_resume`.
+# Where a run is, by what SLURM does to it there: requeue it after half a minute or at once, end it
+# at once or after half a minute; the last two must not be requeued, and one of them has a profile
+# with `auto_resume`.
 PARTITIONS = {
     "grace": "scavenge",
     "at once": "scavenge-now",
     "end": "scavenge-cancel",
-    "for good": "scavenge-cancel",
+    "end in time": "scavenge-end",
+    "for good": "scavenge-end",
     "by itself": "scavenge-cancel",
 }
+PROFILES = {"by itself": "auto_resume = true", "early": 'setup = ["sleep 5"]'}
 
 
 @pytest.fixture(params=["warning", "termination"])
@@ -38,8 +41,8 @@ def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room
     """A room of its own with a run that computes for a while."""
     own = replace(room, cwd=room.cwd / name)
     own.cwd.mkdir()
-    if name == "by itself":
-        (own.cwd / "site.toml").write_text("[slurm]\nauto_resume = true\n")
+    if profile := PROFILES.get(name):
+        (own.cwd / "site.toml").write_text(f"[slurm]\n{profile}\n")
         own = replace(own, extra={"VMCJOB_SITE": "site.toml"})
     # Of jobs that do not say how little memory they need, a node takes one.
     own.run("submit", "--mem=500M", *options, own.spec(train=5, evaluate=evaluate))
@@ -53,8 +56,12 @@ def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     for how in ("for good", "by itself"):
         (job_id,) = room.cluster.job_ids(rooms[how].cwd)
         room.cluster.call("scontrol", "update", f"JobId={job_id}", "Requeue=0")
+    # Of this one nobody listens yet; the half minute that it is given is not its wall time.
+    early = submit(room, "early", "-p", "scavenge-end", evaluate=40)
+    early.wait_for(RUNNING=1)
     job_id = come_first(room)
     room.wait_until(lambda: is_over(room, job_id), "what came first has been done")
+    early.wait_for(FINISHED=1)
     lost = rooms.pop("for good")
     lost.wait_for(PREEMPTED=1)
     assert lost.status()[0]["message"].endswith(LOST)

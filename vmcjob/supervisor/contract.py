@@ -13,10 +13,10 @@ class Fate(Enum):
     """What becomes of an attempt of a job."""
 
     RUNNING = auto()  # nothing, as far as the batch system knows
-    PREEMPTED = auto()  # it still runs, in its grace time
+    PREEMPTED = auto()  # its place is taken, at once or after a grace time
     RETURNING = auto()  # the batch system has put the job back into the queue
     CANCELLED = auto()  # somebody has ended it
-    LOST = auto()  # it ends, and the batch system does not bring it back by itself
+    LOST = auto()  # its time is over, its node has failed, or nobody knows it any more
 
 
 class BatchContext(Protocol):

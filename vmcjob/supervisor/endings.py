@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmcjob.errors import RunDirError
-from vmcjob.protocol import as_signal, how_it_ended
+from vmcjob.protocol import DEADLINE, as_signal, how_it_ended
 from vmcjob.rank import Rank
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.supervisor.contract import BatchContext, Fate, say
@@ -17,6 +17,7 @@ from vmcjob.supervisor.policy import (
     has_to_ask,
     has_to_requeue,
     is_answered,
+    is_cut_short,
     next_step,
 )
 
@@ -77,6 +78,9 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
     not bring back is to be submitted again.
     """
     run, outcome = attempt.run, attempt.run.read_outcome()
+    # One question, for the answer may decide what is recorded, and nobody may be there to answer.
+    is_too_short = attempt.reason == DEADLINE and not attempt.has_moved
+    fate = attempt.job.fate() if is_too_short else None
     decision = decide(
         Happened(
             attempt.returncode,
@@ -86,6 +90,7 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
             is_cancelled=_is_cancelled(run),
             lost_rank=_lost_rank(run, attempt.job),
             is_contained=attempt.is_contained,
+            is_cut_short=is_cut_short(fate),
         )
     )
     if decision.outcome is not None:

@@ -22,6 +22,7 @@ class Happened:
     is_cancelled: bool = False  # by its user
     lost_rank: str | None = None  # why a rank beside it was lost
     is_contained: bool = False  # in an image
+    is_cut_short: bool = False  # by its batch system, before the time that it was given was over
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,8 @@ def decide(happened: Happened) -> Decision:
         words = f"stopped by {reason}, and its image with it; continues from its last commit"
     if code != STOPPED:
         return Decision(abs(code), is_lost=True)
-    if reason == DEADLINE and not happened.has_moved and not happened.is_cancelled:
+    is_ended = happened.is_cancelled or happened.is_cut_short
+    if reason == DEADLINE and not happened.has_moved and not is_ended:
         words = "the wall time ended before a single step was done; ask for more (-t)"
         return Decision(EXIT_CODES[Outcome.FAILED], Outcome.FAILED, words)
     goes_on = reason is not None and not happened.is_cancelled
@@ -79,8 +81,16 @@ def _has_lost_image(happened: Happened, code: int) -> bool:
 
 
 def has_to_ask(reason: str | None) -> bool:
-    """Whether the batch system has to be asked what it has in mind: it sends SIGTERM for all."""
-    return reason == signal.SIGTERM.name
+    """Whether the batch system has to be asked what it has in mind.
+
+    It sends SIGTERM for all; and who began after that finds that its time is over soon.
+    """
+    return reason in (signal.SIGTERM.name, DEADLINE)
+
+
+def is_cut_short(fate: Fate | None) -> bool:
+    """Whether a job's end has come before that of the time that it was given."""
+    return fate in (Fate.PREEMPTED, Fate.RETURNING, Fate.CANCELLED)
 
 
 def has_to_requeue(reason: str | None, fate: Fate) -> bool:
@@ -93,7 +103,7 @@ def has_to_requeue(reason: str | None, fate: Fate) -> bool:
     """
     if has_to_ask(reason) and fate is Fate.RUNNING:
         return True
-    return fate in (Fate.PREEMPTED, Fate.LOST) or reason in (DEADLINE, WARNING.name)
+    return fate in (Fate.PREEMPTED, Fate.LOST) or reason == WARNING.name
 
 
 def is_answered(fate: Fate | None, n_refusals: int) -> bool:

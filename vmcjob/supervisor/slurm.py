@@ -80,13 +80,14 @@ class SlurmJob:
 
     def _judge(self, fields: Mapping[str, str]) -> Fate:
         """The fate that one job's line of scontrol tells of."""
-        is_preempted = fields.get("PreemptTime", "")[:1].isdigit()
         if fields.get("Restarts") != str(self.n_restarts):
             return Fate.RETURNING
+        if fields.get("PreemptTime", "")[:1].isdigit():
+            return Fate.PREEMPTED
         if fields.get("JobState") not in ENDING:
-            return Fate.PREEMPTED if is_preempted else Fate.RUNNING
+            return Fate.RUNNING
         # Whatever ended it, SLURM calls it COMPLETING as long as a process is left.
-        return Fate.LOST if is_preempted or _is_over(fields) else Fate.CANCELLED
+        return Fate.LOST if _is_over(fields) else Fate.CANCELLED
 
     def requeue(self) -> bool:
         """Ask for another attempt of this job alone; of an array, no other element."""
@@ -99,8 +100,8 @@ class SlurmJob:
 
 
 def _is_over(fields: Mapping[str, str]) -> bool:
-    """Whether a job's wall time is."""
-    if fields.get("JobState") == "TIMEOUT":
+    """Whether a job's wall time is, or its node has failed it."""
+    if fields.get("JobState") in ("TIMEOUT", "NODE_FAIL"):
         return True
     try:
         return wall_time_s(fields["RunTime"]) >= wall_time_s(fields["TimeLimit"])

@@ -2,7 +2,6 @@
 
 import math
 import re
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,7 +88,7 @@ class Array:
     @property
     def script(self) -> str:
         """What sbatch will be given."""
-        return render(self.parameters, self.folder, [sys.executable], self.n_jobs)
+        return render(self.parameters, self.folder, self.n_jobs)
 
     @property
     def cost(self) -> Cost:

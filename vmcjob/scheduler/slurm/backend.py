@@ -1,8 +1,8 @@
 """SLURM as a backend: one array for all runs that ask for the same, submitted through submitit."""
 
 import os
+import shlex
 import shutil
-import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -20,7 +20,7 @@ from vmcjob.scheduler.slurm import commands, jobfiles, queue
 from vmcjob.scheduler.slurm.arrays import Array, form_arrays, options_of
 from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
 from vmcjob.scheduler.slurm.scancel import scancel
-from vmcjob.scheduler.slurm.script import load_submitit, render, requests
+from vmcjob.scheduler.slurm.script import PYTHON, load_submitit, render, requests
 from vmcjob.slurm_environment import clean
 from vmcjob.status import Queue
 
@@ -61,7 +61,7 @@ class Slurm:
         n_tasks = 1 if submission.array_index is None else 2
         asked = options_of(task, options)
         parameters = asked.parameters(submission.job_name or "", path.parent, 1)
-        now = render(parameters, path.parent, [sys.executable], n_tasks)
+        now = render(parameters, path.parent, n_tasks)
         try:
             return requests(path.read_text("utf-8", "replace")) != requests(now)
         except OSError:
@@ -141,7 +141,7 @@ def _run_sbatch(array: Array) -> list[str]:
     try:
         array.folder.mkdir(parents=True, exist_ok=True)
         with _clean_environment():
-            executor = slurm.SlurmExecutor(array.folder)
+            executor = slurm.SlurmExecutor(array.folder, python=shlex.join(PYTHON))
             executor.update_parameters(**array.parameters)
             with executor.batch():
                 jobs = [executor.submit(supervisor) for supervisor in array.supervisors()]

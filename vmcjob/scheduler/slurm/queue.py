@@ -40,6 +40,7 @@ REASONS: Mapping[str, str] = {
     "PartitionDown": "the partition is down",
     "PartitionInactive": "the partition is closed",
     "ReqNodeNotAvail": "its nodes are down or reserved",
+    "Nodes required for job are DOWN": "its nodes are down, drained or kept for others",
     "Reservation": "waits for its reservation",
     "Licenses": "waits for a licence",
     "launch failed requeued held": "could not be launched and is held; ask an administrator",

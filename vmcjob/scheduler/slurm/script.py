@@ -3,7 +3,7 @@
 import math
 import os
 import re
-from collections.abc import Sequence
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,9 @@ OWNED = {
     "usage", "version", "wait", "wckey", "wrap",
 }  # fmt: skip
 GPU_OPTIONS = {"gpus", "gpus-per-node", "gpus-per-task", "gpus-per-socket"}
+PYTHON = ("sh", "-c", 'trap "" TERM; exec "$0" "$@"', sys.executable)
+"""What starts Python on a compute host: deaf to SIGTERM until we listen, or it would end without a
+word. What we have missed shows in the time that the job has left, for which SLURM is asked."""
 _OURS = re.compile(r"#SBATCH --(array|chdir|dependency|error|output|signal)\b")
 _EXTRA = re.compile(r"(?P<key>[a-z][a-z0-9-]*)(?:=(?P<value>.+))?")
 
@@ -138,11 +141,11 @@ def load_submitit() -> Any:  # a module, imported by those alone who submit
     return slurm
 
 
-def render(parameters: dict[str, Any], folder: Path, python: Sequence[str], n_tasks: int) -> str:
+def render(parameters: dict[str, Any], folder: Path, n_tasks: int) -> str:
     """The script, byte for byte as submitit will write it; an array if there are several tasks."""
     slurm = load_submitit()
     # What SlurmExecutor does, which refuses to exist on a machine without SLURM.
-    command = slurm._shlex_join([*python, "-u", "-m", "submitit.core._submit", str(folder)])
+    command = slurm._shlex_join([*PYTHON, "-u", "-m", "submitit.core._submit", str(folder)])
     count = n_tasks if n_tasks > 1 else None
     return slurm._make_sbatch_string(command=command, folder=folder, map_count=count, **parameters)
 
