@@ -65,7 +65,7 @@ def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     lost = rooms.pop("for good")
     lost.wait_for(PREEMPTED=1)
     assert lost.status()[0]["message"].endswith(LOST)
-    lost.run("submit", "h.toml")
+    lost.run("submit", "--mem=500M", "-p", PARTITIONS["for good"], "h.toml")  # preempts nobody
     for own in (lost, *rooms.values()):
         own.wait_for(FINISHED=1)
         assert n_starts(own.only_run()) == 2

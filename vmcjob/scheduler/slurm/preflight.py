@@ -8,6 +8,7 @@ from vmcjob.errors import SchedulerError, VmcJobError
 from vmcjob.scheduler.contract import Answer
 from vmcjob.scheduler.slurm import commands
 from vmcjob.scheduler.slurm.arrays import Array
+from vmcjob.scheduler.slurm.nodes import is_only_away
 from vmcjob.scheduler.slurm.partitions import Partition, list_partitions, require_fit
 
 SYSTEM = "SLURM"
@@ -38,6 +39,8 @@ def ask(array: Array, partitions: Sequence[Partition]) -> Answer:
     if array.image is not None:
         array.image.digest()
     said, n_jobs, limit = _test(array), array.n_jobs, ""
+    if isinstance(said, SchedulerError) and is_only_away(array.options, said):
+        said = ""  # nobody knows when they are back
     if isinstance(said, SchedulerError):
         n_jobs, limit = _largest_part(array, said)
         said = _test(array.first(n_jobs)) if n_jobs else ""
