@@ -44,9 +44,9 @@ def cluster(programs) -> Programs:
     return programs
 
 
-def submit(root: Path, nodes: int, **flags: str) -> list[str | None]:
+def submit(root: Path, nodes: int, request: Request) -> list[str | None]:
     plans = [make_plan(parse_spec(SPEC.format(nodes=nodes), "h.toml"))]
-    receipt = submit_to_slurm(root, plans, Site(), Request(**flags), None)
+    receipt = submit_to_slurm(root, plans, Site(), request, None)
     return [item.job_id for item in receipt.submitted]
 
 
@@ -64,7 +64,7 @@ def test_a_job_whose_nodes_are_away_is_submitted_and_waits_for_them(
 ):
     """In a maintenance, say: sbatch itself takes it, though its test does not."""
     cluster.make("sinfo", answer)
-    assert submit(tmp_path, nodes, **flags) == ["7"]
+    assert submit(tmp_path, nodes, Request(**flags)) == ["7"]
 
 
 @pytest.mark.parametrize(
@@ -84,5 +84,5 @@ def test_what_no_node_could_ever_run_is_refused_whoever_is_away(
 ):
     cluster.make("sinfo", answer)
     with pytest.raises(SchedulerError, match="node configuration is not available"):
-        submit(tmp_path, nodes, **flags)
+        submit(tmp_path, nodes, Request(**flags))
     assert list(tmp_path.glob("h-*")) == []
