@@ -70,8 +70,8 @@ def test_around_ions_a_classical_function_is_about_as_large(atoms: str, more: st
 @pytest.mark.parametrize(
     ("optimizer", "memory"),
     [
-        ("spring", 512 * 5306 * 4 + 512**2 * 8),
-        ("minsr", 512 * 5306 * 4 + 512**2 * 8),
+        ("spring", 512 * 5306 * 4 + 512**2 * 4),
+        ("minsr", 512 * 5306 * 4 + 512**2 * 4),
         ("sr", 0),
         ("adam", 0),
     ],
@@ -106,7 +106,7 @@ def test_what_no_device_can_hold_is_not_valid() -> None:
     with pytest.raises(SpecError) as refusal:
         parse_spec(HUGE, "h.toml")
     assert str(refusal.value) == (
-        "h.toml:4:1: sampler: 1000000 walkers and 5165338 parameters need at least 26.1 TiB of "
+        "h.toml:4:1: sampler: 1000000 walkers and 5165338 parameters need at least 22.4 TiB of "
         "memory, more than 1 x 1 TiB, and no device has as much\n    [sampler]\n    ^"
     )
     on_many = HUGE + "[resources]\nnodes = 8\ngpus = 4\n"
@@ -115,12 +115,12 @@ def test_what_no_device_can_hold_is_not_valid() -> None:
 
 def test_what_is_more_than_was_asked_for_is_not_valid() -> None:
     """On processors, memory is what [resources] says it is."""
-    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\nsampler.walkers = 25_000\n'
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\nsampler.walkers = 35_000\n'
     more = text + 'resources = { gpus = 0, mem = "4GB" }\n'
     with pytest.raises(SpecError) as refusal:
         parse_spec(more, "h.toml")
     assert str(refusal.value).splitlines()[0] == (
-        "h.toml:3:1: sampler: 25000 walkers and 2934 parameters need at least 4.93 GiB of memory, "
+        "h.toml:3:1: sampler: 35000 walkers and 2934 parameters need at least 4.95 GiB of memory, "
         "and resources.mem asks for 4 GiB in all"
     )
     assert parse_spec(more.replace("4GB", "8GB"), "h.toml").points

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 DEVICE_BYTES: Final = 2**40
 """Memory that no single device has, by some factor, for years to come."""
-GRAM_BYTES: Final = 8
-"""Of each number in the matrix of all walkers, which is solved in float64."""
 SLOTS: Final = 2
 """Checkpoints that a store keeps."""
 OCCUPIED: Final = (1, 2, 5, 6, 9, 10, 15)
@@ -43,7 +41,7 @@ def measure(spec: "JobSpec") -> Size:
     memory = n_parameters * number + walkers
     if spec.train.steps and _has_scores(optimizer):
         memory += n_walkers * n_parameters * number
-        memory += n_walkers**2 * GRAM_BYTES if not isinstance(optimizer, Sr) else 0
+        memory += n_walkers**2 * number if not isinstance(optimizer, Sr) else 0
     checkpoint = n_parameters * number * (1 + _memories(optimizer)) + walkers
     snapshots = min(spec.output.snapshots, spec.evaluate.steps)
     return Size(n_parameters, memory, SLOTS * checkpoint + snapshots * walkers)

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from vmcjob.columns import Column
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
+from vmcjob.vmc.gram import solve_gram
 from vmcjob.vmc.schedule import Decay, Memory
 from vmcjob.vmc.scores import PerWalker, Vector, centred_columns, score_matrix
 
@@ -49,6 +50,8 @@ class Spring:
     columns: ClassVar[Mapping[str, Column]] = {
         "damping": Column("1", "damping"),
         "condition": Column("1", "lower bound of the damped Gram matrix's condition number"),
+        "gram_shift": Column("1", "what had to be added to the damping to factorise that matrix"),
+        "cg_iterations": Column("1", "iterations that its float32 factor left to be done"),
     }
 
     log_psi: LogPsi
@@ -76,12 +79,17 @@ class Spring:
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
         damping = self._damping(batch.step, epsilon)
         solved = solve_gram(scores, unexplained, damping)
-        direction = kept + _from_rows(scores, solved.weights)
+        direction = kept + solved.direction
         if self.metric == "euclidean":
             square = jnp.vdot(direction, direction)
         else:
             square = devices.total(jnp.sum(jnp.matmul(scores, direction, precision=HIGHEST) ** 2))
-        told = {"damping": jnp.asarray(damping, r.dtype), "condition": solved.condition}
+        told = {
+            "damping": jnp.asarray(damping, r.dtype),
+            "condition": solved.condition,
+            "gram_shift": solved.shift,
+            "cg_iterations": solved.iterations,
+        }
         return Proposal(direction, square, 2.0 * _from_rows(scores, epsilon), told=told)
 
     def remember(self, proposal: Proposal, made: Made) -> SpringState:
@@ -100,37 +108,3 @@ class Spring:
 def _from_rows(scores: Float[Array, "walker param"], weights: PerWalker) -> Vector:
     """Oᵀ w over the walkers of all devices."""
     return devices.total(jnp.matmul(weights, scores, precision=HIGHEST))
-
-
-class SolvedGram(NamedTuple):
-    """The solution of (O Oᵀ + λ) w = b, and how far the matrix's condition number is at least."""
-
-    weights: PerWalker  # w, of this device's walkers
-    condition: Float[Array, ""]
-
-
-def solve_gram(
-    scores: Float[Array, "walker param"], rhs: PerWalker, damping: float | Array
-) -> SolvedGram:
-    """(O Oᵀ + λ)⁻¹ b over the walkers of all devices, each device with its own rows; inside pmap.
-
-    In float64 whatever the type of the scores: O Oᵀ is singular where walkers outnumber parameters,
-    along the mean anyway, and float32 would leave it with eigenvalues below −λ.
-
-    The devices exchange rows for columns, so that none of them ever holds the scores of all walkers
-    and each does its share of the product. With the Cholesky factor L, the condition number is at
-    least max L_ii² / min L_ii².
-    """
-    n_devices, own = devices.total(1), scores.shape[0]
-    columns = devices.rows_to_columns(scores)
-    with jax.enable_x64(True):
-        wide = columns.astype(jnp.float64)
-        gram = devices.total(jnp.matmul(wide, wide.T, precision=HIGHEST))
-        gram += damping * jnp.eye(n_devices * own, dtype=jnp.float64)
-        every = devices.concatenate(rhs.astype(jnp.float64))
-        factor = jax.scipy.linalg.cho_factor(gram)
-        solution = jax.scipy.linalg.cho_solve(factor, every)
-        mine = jax.lax.dynamic_slice_in_dim(solution, devices.index() * own, own)
-        diagonal = jnp.diagonal(factor[0])
-        condition = (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
-        return SolvedGram(mine.astype(rhs.dtype), condition.astype(rhs.dtype))

@@ -1,0 +1,129 @@
+"""The natural gradients' linear system in float32 against NumPy's float64."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from vmcjob.vmc import devices, gram
+from vmcjob.vmc.gram import SolvedGram, solve_gram
+
+N_WALKERS = 96
+
+
+def make_scores(n_parameters: int, decades: float) -> np.ndarray:
+    """Centred scores of which the squared singular values fall from 100 by so many decades."""
+    random = np.random.default_rng(int(n_parameters + 10 * decades))
+    rank = min(N_WALKERS, n_parameters)
+    left, _ = np.linalg.qr(random.normal(size=(N_WALKERS, rank)))
+    right, _ = np.linalg.qr(random.normal(size=(n_parameters, rank)))
+    scores = (left * 10.0 * np.logspace(0.0, -0.5 * decades, rank)) @ right.T
+    return (scores - scores.mean(0)).astype(np.float32)
+
+
+class Solution(NamedTuple):
+    """What all devices agree about."""
+
+    direction: np.ndarray
+    condition: float
+    shift: float
+    iterations: float
+
+
+@jax.jit
+def _solve_on_all(scores: Array, rhs: Array, damping: Array) -> SolvedGram:
+    """On as many devices as there are slices; vmap stands for them."""
+    return jax.vmap(solve_gram, (0, 0, None), axis_name=devices.AXIS)(scores, rhs, damping)
+
+
+def solve(scores: np.ndarray, rhs: np.ndarray, damping: float, n_devices: int = 1) -> Solution:
+    """With the walkers dealt to so many devices."""
+    dealt = [jnp.asarray(x.reshape(n_devices, -1, *x.shape[1:])) for x in (scores, rhs)]
+    solved = _solve_on_all(*dealt, jnp.asarray(damping, dealt[0].dtype))
+    for leaf in solved:
+        np.testing.assert_array_equal(leaf, np.broadcast_to(leaf[:1], leaf.shape))
+    return Solution(np.asarray(solved.direction[0]), *(float(leaf[0]) for leaf in solved[1:]))
+
+
+def exact_direction(scores: np.ndarray, rhs: np.ndarray, damping: float) -> np.ndarray:
+    wide = scores.astype(np.float64)
+    return wide.T @ np.linalg.solve(wide @ wide.T + damping * np.eye(len(wide)), rhs)
+
+
+def some_rhs() -> np.ndarray:
+    """Centred, as local energies are."""
+    rhs = np.random.default_rng(0).normal(size=N_WALKERS)
+    return (rhs - rhs.mean()).astype(np.float32)
+
+
+@pytest.mark.parametrize("damping", [1e-1, 1e-3, 1e-5])
+@pytest.mark.parametrize(("n_parameters", "n_devices"), [(50, 1), (97, 2), (2000, 1), (2000, 4)])
+def test_the_direction_is_that_of_float64(n_parameters, n_devices, damping) -> None:
+    """To 1e-4 for conditions up to 1e7, with more walkers than parameters and with fewer."""
+    scores, rhs = make_scores(n_parameters, decades=6.0), some_rhs()
+    found = solve(scores, rhs, damping, n_devices)
+    exact = exact_direction(scores, rhs, damping)
+    assert np.linalg.norm(found.direction - exact) <= 1e-4 * np.linalg.norm(exact)
+    assert found.iterations <= 10
+
+
+def test_a_factor_alone_would_not_do() -> None:
+    """What the iterations are for: the same without them is off by more than is allowed."""
+    scores, rhs = make_scores(2000, decades=6.0), some_rhs()
+    matrix = scores @ scores.T + np.float32(1e-5) * np.eye(N_WALKERS, dtype=np.float32)
+    alone = scores.T @ np.linalg.solve(matrix, rhs)
+    exact = exact_direction(scores, rhs, 1e-5)
+    assert np.linalg.norm(alone - exact) > 1e-3 * np.linalg.norm(exact)
+    assert solve(scores, rhs, 1e-5).iterations >= 1
+
+
+def test_float64_needs_no_iterations(float64) -> None:
+    scores, rhs = make_scores(97, decades=6.0).astype(np.float64), some_rhs().astype(np.float64)
+    found = solve(scores, rhs, 1e-5)
+    exact = exact_direction(scores, rhs, 1e-5)
+    np.testing.assert_allclose(found.direction, exact, rtol=0, atol=1e-8 * float(np.linalg.norm(exact)))
+    assert found.iterations == 0.0
+    assert found.shift == 0.0
+
+
+def test_a_matrix_without_a_factor_is_shifted_and_solved_all_the_same() -> None:
+    """With next to no damping, rounding leaves O Oᵀ with eigenvalues below zero."""
+    scores, rhs = make_scores(50, decades=2.0), some_rhs()
+    found = solve(scores, rhs, 1e-9)
+    assert found.shift > 0.0
+    exact, *_ = np.linalg.lstsq(scores.astype(np.float64), rhs)
+    assert np.linalg.norm(scores @ (found.direction - exact)) <= 0.1 * np.linalg.norm(rhs)
+
+
+def test_the_condition_is_a_lower_bound() -> None:
+    scores = make_scores(2000, decades=3.0)
+    found = solve(scores, some_rhs(), 1e-2)
+    eigenvalues = np.linalg.eigvalsh(
+        scores.astype(np.float64) @ scores.T + 1e-2 * np.eye(N_WALKERS)
+    )
+    assert 10.0 < found.condition <= 1.01 * eigenvalues[-1] / eigenvalues[0]
+
+
+def test_nothing_to_solve_is_solved_by_nothing() -> None:
+    found = solve(make_scores(50, 2.0), np.zeros(N_WALKERS, np.float32), 1e-3)
+    assert not found.direction.any()
+    assert found.iterations == 0.0
+
+
+@pytest.mark.parametrize("where", ["scores", "rhs"])
+def test_what_is_not_a_number_ends(where: str) -> None:
+    """And remains visible, so that the step is refused."""
+    scores, rhs = make_scores(50, 2.0), some_rhs()
+    (scores if where == "scores" else rhs)[3] = np.nan
+    assert not np.isfinite(solve(scores, rhs, 1e-3).direction).all()
+
+
+def test_strips_are_the_lower_triangle(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the number of walkers leaves for the last strip."""
+    scores = make_scores(40, 1.0)
+    for n in (1, 2, 3, 5, 17, 96):
+        lower = np.tril(gram._lower_gram(jnp.asarray(scores[:n])))
+        np.testing.assert_allclose(lower, np.tril(scores[:n] @ scores[:n].T), rtol=1e-4, atol=1e-4)

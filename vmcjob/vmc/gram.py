@@ -1,0 +1,157 @@
+"""The linear system of SR in sample space, (O Oᵀ + λ) w = b, in the type of the scores.
+
+O Oᵀ has as many rows as there are walkers, of all devices, and is singular: along their mean, as
+scores O are centred, and wherever walkers outnumber parameters. What rounding leaves of its zero
+eigenvalues, about 1e-7 of the largest ones in float32, may be as large as λ. Its Cholesky factor,
+shifted further where there is none, is therefore only the preconditioner of conjugate gradients on
+O (Oᵀ v) + λ v, which squares nothing: some iterations, each of which reads the scores twice, stand
+for a product in float64.
+
+Wanted is the direction Oᵀ w, and w is up to |b| / λ long where no scores explain b: its rounding
+alone would show in the product. So the iterations carry along the direction instead of w, and mend
+its rounding as part of the residual b − λ w − O (Oᵀ w).
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Bool, Float
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.scores import PerWalker, Vector
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+TOLERANCE = 1e-6
+"""Of the residual, relative to b."""
+MAX_ITERATIONS = 30
+MAX_SHIFTS = 8
+N_STRIPS = 4
+"""Horizontal strips of the Gram matrix, of which only what is left of the diagonal is computed."""
+
+EveryWalker = Float[Array, " every"]  # of all devices, on each of them
+Gram = Float[Array, "every every"]
+
+
+class SolvedGram(NamedTuple):
+    """Oᵀ (O Oᵀ + λ)⁻¹ b, and how it was come by."""
+
+    direction: Vector
+    condition: Float[Array, ""]  # lower bound of that of the matrix that was factorised
+    shift: Float[Array, ""]  # its diagonal had beyond λ, as there was no Cholesky factor without
+    iterations: Float[Array, ""]  # of CG
+
+
+def solve_gram(
+    scores: Float[Array, "walker param"], rhs: PerWalker, damping: float | Array
+) -> SolvedGram:
+    """Oᵀ (O Oᵀ + λ)⁻¹ b with the walkers of all devices as rows, each with its own; inside pmap.
+
+    The devices exchange rows for columns, so that none of them ever holds the scores of all walkers
+    and each does its share of every product. With the Cholesky factor L, the condition number is at
+    least max L_ii² / min L_ii².
+    """
+    columns = devices.rows_to_columns(scores)
+    factored = _factorise(devices.total(_lower_gram(columns)), damping)
+    end = _conjugate_gradients(columns, damping, factored.solve, devices.concatenate(rhs))
+    direction = devices.concatenate(end.own_direction)[: scores.shape[1]]
+    diagonal = jnp.diagonal(factored.lower)
+    condition = (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
+    return SolvedGram(direction, condition, factored.shift, end.n_iterations.astype(rhs.dtype))
+
+
+def _lower_gram(columns: Float[Array, "every column"]) -> Gram:
+    """C Cᵀ on and below the diagonal, and zeros or more of it above."""
+    n = len(columns)
+    height = -(-n // N_STRIPS)
+    strips = []
+    for top in range(0, n, height):
+        bottom = min(top + height, n)
+        left = jnp.matmul(columns[top:bottom], columns[:bottom].T, precision=HIGHEST)
+        strips.append(jnp.pad(left, ((0, 0), (0, n - bottom))))
+    return jnp.concatenate(strips)
+
+
+class _Factored(NamedTuple):
+    """A Cholesky factor L of a Gram matrix plus λ, plus a shift."""
+
+    lower: Gram
+    shift: Float[Array, ""]
+
+    def solve(self, v: EveryWalker) -> EveryWalker:
+        """(L Lᵀ)⁻¹ v."""
+        return jax.scipy.linalg.cho_solve((self.lower, True), v)
+
+
+def _factorise(gram: Gram, damping: float | Array) -> _Factored:
+    """The lower triangle of G + λ + shift factorised, with no shift if that is enough."""
+    trace = jnp.trace(gram)
+    least = jnp.finfo(gram.dtype).eps * trace
+
+    def factor(shift: Array) -> Gram:
+        shifted = gram + (damping + shift) * jnp.eye(len(gram), dtype=gram.dtype)
+        return jax.lax.linalg.cholesky(shifted, symmetrize_input=False)
+
+    def has_failed(tried: tuple[Array, _Factored]) -> Bool[Array, ""]:
+        n_shifts, factored = tried
+        is_whole = jnp.all(jnp.isfinite(jnp.diagonal(factored.lower)))
+        # A sum that is not a number is none of the shift's business.
+        return ~is_whole & jnp.isfinite(trace) & (n_shifts < MAX_SHIFTS)
+
+    def shifted_further(tried: tuple[Array, _Factored]) -> tuple[Array, _Factored]:
+        n_shifts, factored = tried
+        shift = jnp.maximum(least, 10.0 * factored.shift)
+        return n_shifts + 1, _Factored(factor(shift), shift)
+
+    none = jnp.zeros((), gram.dtype)
+    first = jnp.zeros((), jnp.int32), _Factored(factor(none), none)
+    return jax.lax.while_loop(has_failed, shifted_further, first)[1]
+
+
+class _Iterate(NamedTuple):
+    """Conjugate gradients after some iterations; w itself is of no use to anybody."""
+
+    own_direction: Float[Array, " column"]  # Oᵀ w, of this device's columns
+    residual: EveryWalker
+    search: EveryWalker
+    product: Float[Array, ""]  # of the residual and the preconditioned one
+    n_iterations: Array
+
+
+def _conjugate_gradients(
+    columns: Float[Array, "every column"],
+    damping: float | Array,
+    precondition: Callable[[EveryWalker], EveryWalker],
+    rhs: EveryWalker,
+) -> _Iterate:
+    """From where the preconditioner alone leads on (Saad, Iterative Methods, algorithm 9.1)."""
+    limit = TOLERANCE * jnp.linalg.norm(rhs)
+
+    def multiply(v: EveryWalker) -> tuple[Float[Array, " column"], EveryWalker]:
+        transposed = jnp.matmul(v, columns, precision=HIGHEST)
+        image = devices.total(jnp.matmul(columns, transposed, precision=HIGHEST))
+        return transposed, image + damping * v
+
+    def is_too_far(now: _Iterate) -> Bool[Array, ""]:
+        return (jnp.linalg.norm(now.residual) > limit) & (now.n_iterations < MAX_ITERATIONS)
+
+    def iterate(now: _Iterate) -> _Iterate:
+        transposed, image = multiply(now.search)
+        length = now.product / jnp.vdot(now.search, image)
+        residual = now.residual - length * image
+        better = precondition(residual)
+        product = jnp.vdot(residual, better)
+        search = better + product / now.product * now.search
+        direction = now.own_direction + length * transposed
+        return _Iterate(direction, residual, search, product, now.n_iterations + 1)
+
+    first = precondition(rhs)
+    direction, image = multiply(first)
+    residual = rhs - image
+    search = precondition(residual)
+    product = jnp.vdot(residual, search)
+    start = _Iterate(direction, residual, search, product, jnp.zeros((), jnp.int32))
+    return jax.lax.while_loop(is_too_far, iterate, start)
