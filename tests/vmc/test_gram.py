@@ -84,7 +84,9 @@ def test_float64_needs_no_iterations(float64) -> None:
     scores, rhs = make_scores(97, decades=6.0).astype(np.float64), some_rhs().astype(np.float64)
     found = solve(scores, rhs, 1e-5)
     exact = exact_direction(scores, rhs, 1e-5)
-    np.testing.assert_allclose(found.direction, exact, rtol=0, atol=1e-8 * float(np.linalg.norm(exact)))
+    np.testing.assert_allclose(
+        found.direction, exact, rtol=0, atol=1e-8 * float(np.linalg.norm(exact))
+    )
     assert found.iterations == 0.0
     assert found.shift == 0.0
 
