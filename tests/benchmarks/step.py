@@ -4,7 +4,7 @@
 
 All take turns, so that whatever else the machine does slows all of them alike. Of each the fastest
 turn counts: what came in between is not its own. The floor of a natural gradient that knows its
-scores is a sweep, the local energies, the scores, one product of Gram's matrix and one Cholesky
+scores is its moves, the local energies, the scores, one product for Gram's matrix and one Cholesky
 factorisation with its solution, in the type of the run; of others, without the last three. The step
 itself moves on, so that its parameters are trained ones.
 """
@@ -27,7 +27,7 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState
 from vmcjob.vmc.energy import make_local_energies
 from vmcjob.vmc.loop import Vmc
-from vmcjob.vmc.sampler import sweep
+from vmcjob.vmc.sampler import sample
 from vmcjob.vmc.scores import score_matrix
 from vmcjob.vmc.wavefunction import log_modulus
 
@@ -73,7 +73,7 @@ def parts(spec: JobSpec, vmc: Vmc, state: LoopState) -> dict[str, Callable[[], o
     given = jax.tree.map(jnp.copy, (state.params, state.chain))
     programs: dict[str, Callable[..., object]] = {
         PASS: lambda params, chain: jax.vmap(log_psi, (None, 0))(params, chain.r),
-        "sweep": lambda params, chain: sweep(log_psi, params, key, chain, vmc.moves),
+        "sampling": lambda params, chain: sample(log_psi, params, key, chain, vmc.moves),
         "local energies": lambda params, chain: energies(params, chain.r),
     }
     if isinstance(spec.optimizer, Spring | MinSr):

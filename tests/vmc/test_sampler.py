@@ -7,7 +7,7 @@ import pytest
 
 from tests.oracles import hydrogenic_1s
 from vmcjob.vmc.contracts import ChainState
-from vmcjob.vmc.sampler import sweep, tune_width
+from vmcjob.vmc.sampler import sample, tune_width
 
 LOG_PSI = hydrogenic_1s(1.0)
 
@@ -23,7 +23,7 @@ def test_the_hydrogen_atom_has_its_known_radii() -> None:
 
     Catches a wrong power of ψ in the acceptance: |ψ| instead of |ψ|² gives ⟨r⟩ = 3.
     """
-    state, log_abs, acceptance = sweep(LOG_PSI, None, jax.random.key(1), chain(), 60)
+    state, log_abs, acceptance = sample(LOG_PSI, None, jax.random.key(1), chain(), 60)
     radius = np.linalg.norm(np.asarray(state.r)[:, 0], axis=-1)
     np.testing.assert_allclose(radius.mean(), 1.5, atol=4 * np.sqrt(0.75 / 4000))
     np.testing.assert_allclose((radius**2).mean(), 3.0, atol=4 * np.sqrt(13.5 / 4000))
@@ -33,7 +33,7 @@ def test_the_hydrogen_atom_has_its_known_radii() -> None:
 
 def test_sampling_leaves_the_width_alone() -> None:
     """A width that moves during evaluation would bias it."""
-    state, *_ = sweep(LOG_PSI, None, jax.random.key(1), chain(100), 5)
+    state, *_ = sample(LOG_PSI, None, jax.random.key(1), chain(100), 5)
     assert state.width == 1.0
 
 
@@ -45,7 +45,7 @@ def test_proposals_that_are_not_numbers_are_refused() -> None:
 
     before = chain(200)
     before = before._replace(r=-jnp.abs(before.r))
-    state, *_ = sweep(broken, None, jax.random.key(1), before, 20)
+    state, *_ = sample(broken, None, jax.random.key(1), before, 20)
     assert (np.asarray(state.r)[:, 0, 0] <= 0).all()
     assert not np.array_equal(state.r, before.r)
 
@@ -59,17 +59,17 @@ def test_a_walker_whose_weight_is_undefined_takes_the_first_move_that_is_defined
 
     before = chain(200)
     before = before._replace(r=before.r.at[:50].set(3.5 / jnp.sqrt(3.0)))
-    state, *_ = sweep(broken, None, jax.random.key(1), before, 200)
+    state, *_ = sample(broken, None, jax.random.key(1), before, 200)
     assert (np.linalg.norm(state.r, axis=-1) <= 3.0).all()
 
 
 def test_tuning_finds_the_target_acceptance() -> None:
-    """From a width far too small, 50 sweeps reach 52.5 % within 3 %."""
+    """From a width far too small, 50 times ten moves reach 52.5 % within 3 %."""
 
-    def tuned_sweep(state: ChainState, key: jax.Array) -> tuple[ChainState, jax.Array]:
-        state, _, acceptance = sweep(LOG_PSI, None, key, state, 10)
+    def tuned(state: ChainState, key: jax.Array) -> tuple[ChainState, jax.Array]:
+        state, _, acceptance = sample(LOG_PSI, None, key, state, 10)
         return tune_width(state, acceptance, 0.525), acceptance
 
     keys = jax.random.split(jax.random.key(2), 50)
-    _, acceptance = jax.lax.scan(tuned_sweep, chain(1000, width=0.05), keys)
+    _, acceptance = jax.lax.scan(tuned, chain(1000, width=0.05), keys)
     np.testing.assert_allclose(acceptance[-1], 0.525, atol=0.03)

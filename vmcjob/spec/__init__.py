@@ -17,6 +17,7 @@ from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_sp
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
 from vmcjob.spec.size import Size, format_bytes, measure
 from vmcjob.spec.start import why_no_start
+from vmcjob.spec.sweep import Variations
 from vmcjob.spec.system import Atom, System
 
 
@@ -50,6 +51,7 @@ __all__ = [
     "Sr",
     "System",
     "Train",
+    "Variations",
     "beside_science",
     "dump_spec",
     "format_bytes",

@@ -18,7 +18,9 @@ class Evaluate:
     """The series that the result comes from: frozen parameters, frozen width."""
 
     steps: Annotated[int, between(0, MAX_STEPS), "measurements of the energy"] = 1000
-    warmup: Annotated[int, between(0, MAX_STEPS), "sweeps before the first measurement"] = 100
+    warmup: Annotated[
+        int, between(0, MAX_STEPS), "times `sampler.steps` moves before the first measurement"
+    ] = 100
     parameters: Annotated[
         Literal["best", "average", "last"],
         "of the last step, their average over the end of training, or the better of both",

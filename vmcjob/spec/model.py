@@ -49,7 +49,7 @@ class Sampler:
     steps: Annotated[int, between(1, MAX_STEPS), "Metropolis moves between two updates"] = 10
     width: Annotated[float, above(0), "spread of the first moves, bohr"] = 0.3
     target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
-    warmup: Annotated[int, between(0, MAX_STEPS), "sweeps of `steps` moves before training"] = 100
+    warmup: Annotated[int, between(0, MAX_STEPS), "times `steps` moves before training"] = 100
 
 
 def _is_space(values: Sequence[int]) -> bool:
@@ -60,7 +60,9 @@ def _is_space(values: Sequence[int]) -> bool:
 class Pretrain:
     """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
 
-    steps: Annotated[int, between(0, MAX_STEPS), "updates, none to start from scratch"] = BY_START
+    steps: Annotated[int, between(0, MAX_STEPS), "updates; 1000, or none with start_from"] = (
+        BY_START
+    )
     basis: Annotated[
         str,
         one_of(BASIS_SETS, "the name of a basis set"),
@@ -76,7 +78,7 @@ class Pretrain:
         "electrons and orbitals of CASSCF; its determinants, not one, are then fitted",
         Before(()),
     ] = ()
-    optimizer: Literal["adam", "lamb"] = "adam"
+    optimizer: Annotated[Literal["adam", "lamb"], "of the fit"] = "adam"
     learning_rate: Annotated[float, above(0), "of the first step, falling to 0 as a cosine"] = 5e-3
 
 

@@ -83,7 +83,7 @@ class System:
     ]
     unit: InitVar[Annotated[Literal["bohr", "angstrom"], "of the positions of the atoms"]] = "bohr"
     charge: Annotated[int, between(-1000, 1000), "of the whole molecule, in units of e"] = 0
-    spin: Annotated[int, at_least(0), "number of unpaired electrons, 2S"] = LOWEST_SPIN
+    spin: Annotated[int, at_least(0), "number of unpaired electrons, 2S; 0 or 1"] = LOWEST_SPIN
     reference: Annotated[float | None, "an energy to compare with, in hartree"] = None
 
     def __post_init__(self, unit: str) -> None:

@@ -90,7 +90,7 @@ class Kinetic:
 
         T_loc = −½ Σ_i ( ∇_i² L + |∇_i L|² ),
 
-    and one forward sweep yields both terms (arXiv:2307.08214).
+    and one forward pass yields both terms (arXiv:2307.08214).
 
     Not finite at nodes and coalescence points. This term neither clips nor replaces; clipping is
     for gradients and belongs to `energy.clip`.

@@ -22,7 +22,7 @@ from vmcjob.vmc.contracts import (
 from vmcjob.vmc.energy import make_local_energies, moments
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
-from vmcjob.vmc.sampler import Sweep, sweep, tune_width
+from vmcjob.vmc.sampler import Sampled, sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key, step_key
 from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
@@ -84,7 +84,7 @@ class Vmc:
         """Sample and tune the width; parameters stay."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
-            chain, _, acceptance = self._sweep(state, Stream.WARMUP, now)
+            chain, _, acceptance = self._sample(state, Stream.WARMUP, now)
             chain = tune_width(chain, acceptance, self.target_acceptance)
             return state._replace(chain=chain), acceptance
 
@@ -94,7 +94,7 @@ class Vmc:
         """Sample, measure, update the parameters, tune the width."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, log_abs, acceptance = self._sweep(state, Stream.TRAIN, now)
+            chain, log_abs, acceptance = self._sample(state, Stream.TRAIN, now)
             log_psi = log_modulus(self.psi, now.setting)
             local_energies = self._local_energies(now.setting, self._key(Stream.TRAIN, now))
             e_loc = local_energies(state.params, chain.r)
@@ -115,7 +115,7 @@ class Vmc:
         """Sample under frozen parameters and width, so that evaluation starts from |ψ|²."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
-            chain, _, acceptance = self._sweep(state, Stream.EQUILIBRATE, now)
+            chain, _, acceptance = self._sample(state, Stream.EQUILIBRATE, now)
             return state._replace(chain=chain), acceptance
 
         return self._on_all_devices(step)
@@ -132,7 +132,7 @@ class Vmc:
         columns = observing.columns()
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, _, acceptance = self._sweep(state, stream, now)
+            chain, _, acceptance = self._sample(state, stream, now)
             nuclei, key = now.setting, self._key(stream, now)
             energies, observed = self._local_energies(nuclei, key), None
             if columns:
@@ -170,11 +170,11 @@ class Vmc:
         """Of a step, for walkers to take their own from."""
         return step_key(now.seed, stream.number(self.retry), now.step)
 
-    def _sweep(self, state: LoopState, stream: Stream, now: Given) -> Sweep:
+    def _sample(self, state: LoopState, stream: Stream, now: Given) -> Sampled:
         """The walkers after a step's moves; the acceptance is that of all devices."""
         key = device_key(now.seed, stream.number(self.retry), now.step)
         log_psi = log_modulus(self.psi, now.setting)
-        moved = sweep(log_psi, state.params, key, state.chain, self.moves)
+        moved = sample(log_psi, state.params, key, state.chain, self.moves)
         return moved._replace(acceptance=devices.mean(moved.acceptance))
 
 

@@ -20,7 +20,7 @@ from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.contracts import LogPsi, LoopState, Nuclei, OptimizerState, Params
 from vmcjob.vmc.hartree_fock import Coefficients, Orbitals
 from vmcjob.vmc.loop import Given, Step, on_all_devices
-from vmcjob.vmc.sampler import sweep, tune_width
+from vmcjob.vmc.sampler import sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key
 
 
@@ -79,7 +79,7 @@ class Pretraining:
         def step(state: LoopState, now: Given) -> tuple[LoopState, PretrainInfo]:
             key = device_key(now.seed, Stream.PRETRAIN.number(self.retry), now.step)
             log_target = self.log_target(now.setting)
-            chain, _, accepted = sweep(log_target, None, key, state.chain, self.moves)
+            chain, _, accepted = sample(log_target, None, key, state.chain, self.moves)
             acceptance = devices.mean(accepted)
             distance = jax.value_and_grad(partial(self._distance, now.setting))
             loss, gradient = devices.mean(distance(state.params, chain.r))

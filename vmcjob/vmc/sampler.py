@@ -9,11 +9,11 @@ from jaxtyping import Float
 
 from vmcjob.vmc.contracts import ChainState, LogPsi, Params
 
-# Robbins–Monro gain: a sweep that accepts 10 % too many moves widens them by 5 %.
+# Robbins–Monro gain: a step that accepts 10 % too many moves widens them by 5 %.
 WIDTH_GAIN = 0.5
 
 
-class Sweep(NamedTuple):
+class Sampled(NamedTuple):
     """Where a batch of walkers is after some moves, and what is known of them there."""
 
     chain: ChainState
@@ -24,7 +24,7 @@ class Sweep(NamedTuple):
 Carry = tuple[Array, Array, Array]  # positions, log|ψ| there, accepted moves so far
 
 
-def sweep(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_moves: int) -> Sweep:
+def sample(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_moves: int) -> Sampled:
     """A batch of walkers after `n_moves` Metropolis moves.
 
     Every move displaces all electrons of a walker by normal deviates of standard deviation
@@ -48,7 +48,7 @@ def sweep(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_move
 
     start = (chain.r, batch_log_psi(params, chain.r), jnp.zeros((), chain.r.dtype))
     (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, jax.random.split(key, n_moves))
-    return Sweep(chain._replace(r=r), log_abs, n_accepted / n_moves)
+    return Sampled(chain._replace(r=r), log_abs, n_accepted / n_moves)
 
 
 def tune_width(chain: ChainState, acceptance: Array, target: float) -> ChainState:

@@ -1,0 +1,95 @@
+"""The keys of a spec, each with its default, what it accepts and what it means: vmcjob keys."""
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from vmcjob.cli.app import Command, app
+from vmcjob.cli.options import AsJson
+from vmcjob.cli.screen import put_json, put_table
+from vmcjob.cli.text import Cell, Column
+from vmcjob.errors import UsageError
+
+if TYPE_CHECKING:
+    from vmcjob.document import Key
+
+COLUMNS = [
+    Column("key"),
+    Column("of kind", rank=2),
+    Column("default"),
+    Column("expected", rank=1),
+    Column("meaning"),
+]
+
+Names = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY]...", help="A table or a key, like sampler.walkers. All without."),
+]
+
+
+class KeyRow(NamedTuple):
+    """One key of a spec, in words."""
+
+    key: str
+    kind: str  # for which `kind` of its table it is, empty where there is only one
+    default: str  # as TOML; empty where there is none, or where a key has to be given
+    expected: str
+    meaning: str
+
+
+@app.command(cls=Command)
+def keys(names: Names = None, as_json: AsJson = False) -> None:
+    """List the keys of a spec: default, accepted values, meaning."""
+    rows = _chosen(list(spec_keys()), names or [])
+    if as_json:
+        put_json([row._asdict() for row in rows])
+        return
+    put_table(COLUMNS, [[Cell(text) for text in row] for row in rows])
+
+
+def spec_keys() -> Iterator[KeyRow]:
+    """All keys, table by table, in the order of a spec."""
+    from vmcjob.document import keys_of, variants_of
+    from vmcjob.spec import JobSpec, Variations
+
+    for name, key in (keys_of(JobSpec) | keys_of(Variations)).items():
+        if not key.is_table:
+            yield _row(name, "", key)
+            continue
+        tables = variants_of(key.kind.type) or {"": key.kind.type}
+        for kind, table in tables.items():
+            for own, of_table in keys_of(table).items():
+                yield _row(f"{name}.{own}", kind, of_table)
+
+
+def _row(name: str, kind: str, key: "Key") -> KeyRow:
+    from vmcjob.document import expected
+
+    return KeyRow(name, kind, _default(key), expected(key.kind), key.kind.meaning)
+
+
+def _default(key: "Key") -> str:
+    """As a document would say it; what no document may say stands for what `meaning` tells."""
+    from vmcjob.document import format_value
+
+    is_plain = isinstance(key.default, str | int | float | tuple)
+    if not is_plain or not all(rule.holds(key.default) for rule in key.kind.rules):
+        return ""
+    return format_value(key.default)
+
+
+def _chosen(rows: Sequence[KeyRow], names: Sequence[str]) -> list[KeyRow]:
+    """The rows of some keys and of all keys of some tables; UsageError for what is neither."""
+    from vmcjob.document import closest
+
+    found: set[KeyRow] = set()
+    for name in names:
+        own = [row for row in rows if row.key == name or row.key.startswith(f"{name}.")]
+        if not own:
+            known = {row.key for row in rows} | {row.key.partition(".")[0] for row in rows}
+            nearest = closest(name, known)
+            hint = f"did you mean '{nearest}'?" if nearest else "vmcjob keys lists them all"
+            raise UsageError(f"{name}: no table or key of a spec; {hint}")
+        found.update(own)
+    return [row for row in rows if row in found] if names else list(rows)
