@@ -97,6 +97,13 @@ class Cluster:
         state = Path(self.environment["SLURM_CONF"]).parent
         return int((state / f"{daemon}.pid").read_text())
 
+    def undrain(self) -> None:
+        """Have it use all nodes again."""
+        for line in set(self.call("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()):
+            node, state = line.split()
+            if "drain" in state:
+                self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
+
     def job_ids(self, below: Path) -> list[str]:
         """Jobs that have not ended and belong to runs below a folder, elements one by one."""
         text = self.call("squeue", "--noheader", "--array", "--format=%i|%Z")
