@@ -10,6 +10,7 @@ from vmcjob.columns import Column
 from vmcjob.observables.components import MOLECULAR, Components
 from vmcjob.observables.contracts import Observable, Quantity, Series, means
 from vmcjob.observables.energy import Energy
+from vmcjob.observables.fields import is_control
 from vmcjob.observables.histograms import Density, PairDistances
 from vmcjob.observables.multipoles import Dipole, Quadrupole, SquaredRadius
 from vmcjob.observables.spin import SquaredSpin
@@ -41,7 +42,7 @@ def estimate_all(columns: Mapping[str, Column], series: Series) -> dict[str, Qua
     found: dict[str, Quantity] = {}
     left = dict(columns)
     for one in make(TABLE):
-        if one.columns.keys() <= columns.keys():
+        if {name for name in one.columns if not is_control(name)} <= columns.keys():
             found |= one.estimate(series)
             left = {name: column for name, column in left.items() if name not in one.columns}
     return found | means(left, series)

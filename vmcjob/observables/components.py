@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vmcjob.columns import Column
-from vmcjob.observables.contracts import Quantity, Series, means
-from vmcjob.stats import estimate_function
+from vmcjob.observables.contracts import Quantity, Series, estimates_of, means
+from vmcjob.observables.fields import Geometry, control_column
+from vmcjob.observables.regression import beside, controlled
+from vmcjob.stats import Estimate, estimate_function
 
 if TYPE_CHECKING:
     from vmcjob.vmc.observing import Observed, Sample
 
 KINETIC = "kinetic"
+COMPONENTS = "components"
+CONTROLS = "components_controls"
 MOLECULAR: Mapping[str, str] = {
     KINETIC: "kinetic energy",
     "v_ee": "repulsion of electrons",
@@ -37,23 +41,37 @@ class Components:
 
     @property
     def columns(self) -> dict[str, Column]:
-        """A number for every term."""
-        return {name: Column("hartree", words) for name, words in self.terms.items()}
+        """A number for every term, and controls for all of them."""
+        terms = {name: Column("hartree", words) for name, words in self.terms.items()}
+        return terms | control_column(COMPONENTS, (), 4)
 
     def measure(self, sample: "Sample") -> "Observed":
         """The terms at one walker."""
-        return {name: sample.local.terms[name] for name in self.terms}
+        terms = {name: sample.local.terms[name] for name in self.terms}
+        return terms | {CONTROLS: Geometry(sample).singular()}
 
     def estimate(self, series: Series) -> dict[str, Quantity]:
         """See `Observable`."""
+        plain = {name: np.asarray(series[name]) for name in self.terms}
         found = means(self.columns, series)
-        potentials = [np.asarray(series[name]) for name in self.terms if name != KINETIC]
-        if KINETIC not in self.terms or not potentials:
+        potentials = [values for name, values in plain.items() if name != KINETIC]
+        if KINETIC in plain and potentials:
+            plain["potential"] = np.sum(potentials, axis=0)
+            whole = estimates_of(plain["potential"])
+            found["potential"] = Quantity("hartree", "potential energy", (), whole)
+            ratio = _virial(plain["potential"], plain[KINETIC])
+            found["virial"] = Quantity("1", "virial ratio, -V/T", (), ratio)
+        if CONTROLS not in series:
             return found
-        kinetic, potential = np.asarray(series[KINETIC]), np.sum(potentials, axis=0)
-        total = estimate_function(lambda v: v, potential)
-        virial = estimate_function(lambda v, t: -v / t, potential, kinetic)
-        return found | {
-            "potential": Quantity("hartree", "potential energy", (), (total,)),
-            "virial": Quantity("1", "virial ratio, -V/T", (), (virial,)),
-        }
+        controls = np.asarray(series[CONTROLS])
+        better = {name: controlled(values, controls) for name, values in plain.items()}
+        for name, values in better.items():
+            found |= beside(name, found[name], estimates_of, values)
+        if "virial" in found:
+            given = better["potential"], better[KINETIC]
+            found |= beside("virial", found["virial"], _virial, *given)
+        return found
+
+
+def _virial(potential: np.ndarray, kinetic: np.ndarray) -> tuple[Estimate]:
+    return (estimate_function(lambda v, t: -v / t, potential, kinetic),)

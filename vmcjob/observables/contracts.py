@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 import numpy as np
 
 from vmcjob.columns import Axis, Column
+from vmcjob.observables.fields import is_control
 from vmcjob.stats import Estimate, estimate
 
 if TYPE_CHECKING:
@@ -61,12 +62,13 @@ class Observable(Protocol):
 
 
 def means(columns: Mapping[str, Column], series: Series) -> dict[str, Quantity]:
-    """Every column's own mean, element by element."""
+    """Every column's own mean, element by element; but of controls, which is 0."""
     return {
         name: Quantity(
             column.units, column.long_name, column.axes, estimates_of(np.asarray(series[name]))
         )
         for name, column in columns.items()
+        if not is_control(name)
     }
 
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vmcjob.columns import Axis, Column
-from vmcjob.observables.contracts import Quantity, Series, means
-from vmcjob.stats import estimate_function
+from vmcjob.observables.contracts import Quantity, Series, estimates_of, means
+from vmcjob.observables.fields import Geometry, control_column
+from vmcjob.observables.regression import beside, controlled, controlled_elements
+from vmcjob.stats import Estimate, estimate_function
 
 if TYPE_CHECKING:
     from vmcjob.vmc.observing import Observed, Sample
@@ -20,19 +22,32 @@ class Dipole:
     """
 
     columns: Mapping[str, Column] = {
-        "dipole": Column("e bohr", "dipole moment about the origin", (Axis("xyz", 3),))
+        "dipole": Column("e bohr", "dipole moment about the origin", (Axis("xyz", 3),)),
+        **control_column("dipole", (Axis("xyz", 3),), 5),
     }
 
     def measure(self, sample: "Sample") -> "Observed":
         """Of one walker."""
         nuclear = sample.nuclei.charges @ sample.nuclei.positions
-        return {"dipole": nuclear - sample.r.sum(axis=0)}
+        controls = Geometry(sample).along_axes()
+        return {"dipole": nuclear - sample.r.sum(axis=0), "dipole_controls": controls}
 
     def estimate(self, series: Series) -> dict[str, Quantity]:
-        """The vector and its length."""
-        length = estimate_function(lambda d: np.linalg.norm(d, axis=-1), series["dipole"])
-        found = {"dipole_length": Quantity("e bohr", "length of the dipole moment", (), (length,))}
-        return means(self.columns, series) | found
+        """The vector and its length, and both with control variates."""
+        plain = np.asarray(series["dipole"])
+        found = means(self.columns, series)
+        found["dipole_length"] = Quantity(
+            "e bohr", "length of the dipole moment", (), _length(plain)
+        )
+        if "dipole_controls" not in series:
+            return found
+        better = controlled_elements(plain, np.asarray(series["dipole_controls"]))
+        more = beside("dipole", found["dipole"], estimates_of, better)
+        return found | more | beside("dipole_length", found["dipole_length"], _length, better)
+
+
+def _length(moments: np.ndarray) -> tuple[Estimate]:
+    return (estimate_function(lambda d: np.linalg.norm(d, axis=-1), moments),)
 
 
 class Quadrupole:
@@ -65,13 +80,18 @@ class SquaredRadius:
     """Σ_i r_i², about the origin (an `Observable`)."""
 
     columns: Mapping[str, Column] = {
-        "r2": Column("bohr^2", "sum of the electrons' squared distances from the origin")
+        "r2": Column("bohr^2", "sum of the electrons' squared distances from the origin"),
+        **control_column("r2", (), 4),
     }
 
     def measure(self, sample: "Sample") -> "Observed":
         """Of one walker."""
-        return {"r2": (sample.r**2).sum()}
+        return {"r2": (sample.r**2).sum(), "r2_controls": Geometry(sample).scaling()}
 
     def estimate(self, series: Series) -> dict[str, Quantity]:
-        """See `Observable`."""
-        return means(self.columns, series)
+        """The mean, and that with control variates."""
+        found = means(self.columns, series)
+        if "r2_controls" not in series:
+            return found
+        better = controlled(np.asarray(series["r2"]), np.asarray(series["r2_controls"]))
+        return found | beside("r2", found["r2"], estimates_of, better)
