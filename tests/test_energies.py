@@ -5,10 +5,18 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 REPOSITORY = Path(__file__).parents[1]
+
+# Of the observables that some jobs measure: what is exact, and how near to it they must come.
+# He: T = −E by the virial theorem.
+OBSERVED = {
+    "h": {"r2": (3.0, 0.02)},
+    "he": {"kinetic": (2.903724, 0.01), "virial": (2.0, 0.01)},
+}
 
 
 def vmcjob(*arguments: str, runs: Path) -> subprocess.CompletedProcess[str]:
@@ -39,11 +47,27 @@ def test_a_shipped_job_finds_the_exact_energy(
     """
     submitted = vmcjob("submit", f"jobs/{job}.toml", "--local", "--follow", runs=tmp_path)
     assert submitted.returncode == 0, submitted.stdout + submitted.stderr
-    aggregated = vmcjob("aggregate", "--json", runs=tmp_path)
-    (row,) = json.loads(aggregated.stdout)["rows"]
+    aggregated = vmcjob("aggregate", "--json", "--observables", runs=tmp_path)
+    document = json.loads(aggregated.stdout)
+    (row,) = document["rows"]
     miss = abs(row["energy"] - exact)
     assert miss <= largest_miss
     assert miss <= max(3 * row["error"], small)
     assert row["error"] <= largest_miss
     assert row["converged"]
     assert aggregated.returncode == 0
+    assert_observed(job, {one["name"]: one for one in document["observables"]})
+
+
+def assert_observed(job: str, found: dict[str, Any]) -> None:
+    """Plain results within three of their error bars, those with control variates near enough.
+
+    These have error bars so small that what is left is the wave function's own.
+    """
+    for name, (exact, tolerance) in OBSERVED.get(job, {}).items():
+        plain, better = found[name], found[f"{name}_controlled"]
+        assert abs(plain["mean"] - exact) <= 3 * plain["error"][0]
+        assert abs(better["mean"] - exact) <= tolerance
+        assert 3 * better["error"][0] <= tolerance
+    if job == "he":
+        assert sum(found["density_radial"]["mean"]) == pytest.approx(2.0, abs=1e-6)
