@@ -7,19 +7,24 @@ import jax
 import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jax.typing import ArrayLike
+from jaxtyping import Float
 
 from vmcjob.fwdlap.chunks import DEVICE_BYTES, peak_of
 from vmcjob.fwdlap.generic import dense_jacobian, dense_laplacian, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, interpret, open_jaxpr
 from vmcjob.fwdlap.node import Block, Node, Value, is_inexact, make_node
 
+ScalarFunction = Callable[[Float[Array, "*point"]], Float[Array, ""]]
+
 
 class Jet(NamedTuple):
     """A scalar function at a point, with its first and second derivatives."""
 
-    value: jax.Array
-    gradient: jax.Array  # the shape of the point
-    laplacian: jax.Array
+    value: Float[Array, ""]
+    gradient: Float[Array, "*point"]
+    laplacian: Float[Array, ""]
 
 
 class SymbolicZero(NamedTuple):
@@ -165,8 +170,8 @@ def derivatives(fun: Callable[[jax.Array], Any]) -> Callable[[jax.Array], tuple[
 
 
 def laplacian(
-    fun: Callable[[jax.Array], jax.Array], budget_bytes: int | None = None
-) -> Callable[[jax.Array], Jet]:
+    fun: ScalarFunction, budget_bytes: int | None = None
+) -> Callable[[Float[Array, "*point"]], Jet]:
     """Laplacian and gradient of a scalar function of one array of any shape.
 
     Where all directions at a time would take more than `budget_bytes` of intermediate arrays,
@@ -176,7 +181,7 @@ def laplacian(
     push = derivatives(fun)
     budget = DEVICE_BYTES if budget_bytes is None else budget_bytes
 
-    def jet(x: jax.Array) -> Jet:
+    def jet(x: Float[Array, "*point"]) -> Jet:
         x = jnp.asarray(x)
         closed = jax.make_jaxpr(push)(x)
         peak = peak_of(open_jaxpr(closed)[0])
@@ -190,9 +195,7 @@ def laplacian(
     return jet
 
 
-def _slice_length(
-    fun: Callable[[jax.Array], jax.Array], x: jax.Array, budget: float, peak: int
-) -> int:
+def _slice_length(fun: ScalarFunction, x: Float[Array, "*point"], budget: int, peak: int) -> int:
     """How many directions at a time fit the budget; all, where one takes as much as they do."""
     zero = zero_tangent_from_primal(x)
     alone = jax.make_jaxpr(lambda d: lap(fun, (x,), (d,), (zero,)))(_directions(x, 0, 1))
@@ -204,8 +207,8 @@ def _slice_length(
 
 
 def _by_slices(
-    fun: Callable[[jax.Array], jax.Array], x: jax.Array, length: int
-) -> tuple[jax.Array, jax.Array, jax.Array]:
+    fun: ScalarFunction, x: Float[Array, "*point"], length: int
+) -> tuple[Float[Array, ""], Float[Array, "slice {length}"], Float[Array, ""]]:
     """Value, gradient and Laplacian from slices of the directions, all of one length."""
     zero = zero_tangent_from_primal(x)
     value, push = lap_partial(fun, (x,), (_directions(x, 0, length),), (zero,))
@@ -217,7 +220,9 @@ def _by_slices(
     return value, jacobian, jnp.sum(second, axis=0)
 
 
-def _directions(x: jax.Array, start: Any, length: int) -> jax.Array:
+def _directions(
+    x: Float[Array, "*point"], start: ArrayLike, length: int
+) -> Float[Array, " {length} *point"]:
     """Unit vectors of a stretch of the elements, (length, shape of x)."""
-    rows = start + jnp.arange(length)
+    rows = jnp.asarray(start) + jnp.arange(length)
     return (rows[:, None] == jnp.arange(x.size)).astype(x.dtype).reshape(length, *x.shape)

@@ -39,8 +39,8 @@ def by_the_custom_rule(eqn: Any, inputs: list[Value]) -> list[Value]:
     return by_one_operand(eqn, inputs) if is_elementwise(eqn) else by_jvp_of_jvp(eqn, inputs)
 
 
-def _split(x: jax.Array, *, sizes: Sequence[int], axis: int) -> list[jax.Array]:
-    stops = np.cumsum(sizes)
+def _split(x: jax.Array, *, sizes: Sequence[int | np.integer], axis: int) -> list[jax.Array]:
+    stops = np.cumsum(np.array(sizes))
     return [
         lax.slice_in_dim(x, stop - n, stop, axis=axis) for n, stop in zip(sizes, stops, strict=True)
     ]

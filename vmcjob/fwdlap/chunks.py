@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Shaped
 
 from vmcjob.fwdlap.interpreter import open_jaxpr, variables
 
@@ -27,7 +29,7 @@ def over_walkers(
         chunk_divisor: makes the chunks smaller than that, for a device that had no room for them.
     """
 
-    def batch(walkers: jax.Array, *others: jax.Array) -> Any:
+    def batch(walkers: Shaped[Array, "walker ..."], *others: Shaped[Array, "walker ..."]) -> Any:
         n = max(1, chunk_size(fun, walkers, *others, budget_bytes=budget_bytes) // chunk_divisor)
         if n >= len(walkers):
             return jax.vmap(fun)(walkers, *others)

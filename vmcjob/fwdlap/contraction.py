@@ -5,6 +5,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jaxtyping import Int
 
 from vmcjob.fwdlap.interpreter import bind, rule_for
 from vmcjob.fwdlap.node import Block, Value, blocks_of, laplacian_of, make_node, primal_of, total
@@ -46,7 +47,7 @@ class Contraction:
         contract, batch = self.contract[side], self.batch[side]
         other_contract, other_batch = self.contract[1 - side], self.batch[1 - side]
         block, other, shape = self._without_window(block, other, side)
-        block, varying = align(block, shape, tuple(contract))
+        block, varying = align(block, shape, tuple(map(int, contract)))
         written = {*contract, *batch}
         lengths = [
             shape[axis] if axis in written else block.data.shape[axis + 1]
@@ -91,7 +92,9 @@ class Contraction:
         shape = tuple(stop - start if i == axis else n for i, n in enumerate(shape))
         return block._replace(window=None), other, shape
 
-    def _index(self, index: np.ndarray, shape: Axes, varying: Axes, side: int) -> np.ndarray:
+    def _index(
+        self, index: Int[np.ndarray, "slot ..."], shape: Axes, varying: Axes, side: int
+    ) -> Int[np.ndarray, "more ..."]:
         """The table of `push`: its own axes where they land, length 1 for the other operand's."""
         own = [*self.batch[side], *self.free(side)]
         order = [axis + 1 for axis in varying] + [0] + [axis + 1 for axis in own]

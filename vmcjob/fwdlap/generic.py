@@ -6,6 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Inexact, Int, Shaped
 
 from vmcjob.fwdlap.interpreter import bind, rule_for
 from vmcjob.fwdlap.node import Block, Node, Value, is_inexact, make_node, primal_of, total
@@ -16,7 +18,7 @@ from vmcjob.fwdlap.windows import expand
 Arrays = tuple[jax.Array, ...]
 
 
-def stack_directions(nodes: Sequence[Node]) -> tuple[np.ndarray, Arrays]:
+def stack_directions(nodes: Sequence[Node]) -> tuple[Int[np.ndarray, " direction"], Arrays]:
     """The directions that occur in any of the nodes, and every node's Jacobian along them."""
     blocks = [block for node in nodes for block in node.blocks]
     if not blocks:
@@ -25,7 +27,9 @@ def stack_directions(nodes: Sequence[Node]) -> tuple[np.ndarray, Arrays]:
     return directions, tuple(dense_jacobian(node, directions) for node in nodes)
 
 
-def dense_jacobian(node: Node, directions: np.ndarray) -> jax.Array:
+def dense_jacobian(
+    node: Node, directions: Int[np.ndarray, " direction"]
+) -> Shaped[Array, "direction ..."]:
     """The Jacobian along given directions, every axis written out."""
     shape = node.primal.shape
     if not node.blocks:
@@ -33,12 +37,14 @@ def dense_jacobian(node: Node, directions: np.ndarray) -> jax.Array:
     return expand(uniform(node.blocks, shape, directions), shape)
 
 
-def dense_laplacian(node: Node) -> jax.Array:
+def dense_laplacian(node: Node) -> Shaped[Array, "..."]:
     """The Laplacian, written out where it is zero."""
     return jnp.zeros_like(node.primal) if node.laplacian is None else node.laplacian
 
 
-def uniform_blocks(data: Any, directions: np.ndarray) -> tuple[Block, ...]:
+def uniform_blocks(
+    data: Inexact[Array, "direction ..."] | None, directions: Int[np.ndarray, " direction"]
+) -> tuple[Block, ...]:
     """A dense Jacobian along given directions as blocks; none for none."""
     if data is None or not len(directions):
         return ()

@@ -6,7 +6,8 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
+from jaxtyping import Float
 
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, open_jaxpr
@@ -67,7 +68,9 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
     return [sign, make_node(out, uniform_blocks(jacobian, directions), laplacian)]
 
 
-def inverse_factors(a: jax.Array) -> tuple[jax.Array, jax.Array]:
+def inverse_factors(
+    a: Float[Array, "*batch n n"],
+) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
     """L⁻¹ P and U⁻¹ of P A = L U, whose product in the other order is A⁻¹.
 
     Made of matrix products only: on XLA:CPU two independent batches of LAPACK's triangular solves
@@ -81,7 +84,7 @@ def inverse_factors(a: jax.Array) -> tuple[jax.Array, jax.Array]:
     return _product(_lower_inverse(lower), rows), jnp.swapaxes(_lower_inverse(upper), -1, -2)
 
 
-def _lower_inverse(lower: jax.Array) -> jax.Array:
+def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n n"]:
     """Inverse of lower triangular matrices, from blocks of twice the size at each step.
 
         [A 0; C B]⁻¹ = [A⁻¹ 0; -B⁻¹ C A⁻¹ B⁻¹]
@@ -104,7 +107,7 @@ def _lower_inverse(lower: jax.Array) -> jax.Array:
     return inverse
 
 
-def _product(a: jax.Array, b: jax.Array) -> jax.Array:
+def _product(a: Float[Array, "... m k"], b: Float[Array, "... k n"]) -> Float[Array, "... m n"]:
     """Matrix products; small ones term by term, which XLA fuses with their neighbours."""
     if a.shape[-1] > MAX_WRITTEN_OUT:
         return jnp.matmul(a, b, precision=HIGHEST)
@@ -112,7 +115,11 @@ def _product(a: jax.Array, b: jax.Array) -> jax.Array:
     return sum(terms[1:], terms[0])
 
 
-def _traces(left: jax.Array, stack: jax.Array, right: jax.Array) -> tuple[jax.Array, jax.Array]:
+def _traces(
+    left: Float[Array, "*batch n n"],
+    stack: Float[Array, " direction *batch n n"],
+    right: Float[Array, "*batch n n"],
+) -> tuple[Float[Array, " direction *batch"], Float[Array, "*batch"]]:
     """tr M_d and sum_d tr(M_d M_d) of M_d = left J_d right, for the leading axis d of `stack`.
 
     Large matrices of all directions lie side by side in the products, as one long right factor.
@@ -130,6 +137,8 @@ def _traces(left: jax.Array, stack: jax.Array, right: jax.Array) -> tuple[jax.Ar
     return jnp.moveaxis(jnp.trace(turned, axis1=-3, axis2=-2), -1, 0), squares
 
 
-def _trace_of_product(a: jax.Array, b: jax.Array) -> jax.Array:
+def _trace_of_product(
+    a: Float[Array, "*batch n n"], b: Float[Array, "*batch n n"]
+) -> Float[Array, "*batch"]:
     """tr(a b) over the last two axes."""
     return jnp.sum(a * jnp.swapaxes(b, -1, -2), axis=(-2, -1))

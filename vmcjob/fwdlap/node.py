@@ -2,9 +2,10 @@
 
 from typing import Any, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Inexact, Int
 
 Value = Any  # a plain array (constant with respect to the input) or a Node
 
@@ -26,17 +27,17 @@ class Block(NamedTuple):
     nothing is here (the data are zero).
     """
 
-    data: Any
-    table: np.ndarray
+    data: Inexact[Array, "slot ..."]
+    table: Int[np.ndarray, "slot ..."]
     window: Window | None = None
 
 
 class Node(NamedTuple):
     """A value that depends on the input; its Jacobian is the sum of its blocks."""
 
-    primal: jax.Array
+    primal: Inexact[Array, "..."]
     blocks: tuple[Block, ...]
-    laplacian: jax.Array | None  # None: known to be zero
+    laplacian: Inexact[Array, "..."] | None  # of the primal's shape; None: known to be zero
 
 
 def primal_of(value: Value) -> Any:

@@ -5,6 +5,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from jax import Array
+from jaxtyping import Inexact
 
 from vmcjob.fwdlap.generic import by_jvp_of_jvp
 from vmcjob.fwdlap.interpreter import bind, rule_for
@@ -20,7 +22,8 @@ from vmcjob.fwdlap.node import (
 from vmcjob.fwdlap.sparsity import disjoint, inner, merge
 from vmcjob.fwdlap.windows import scale
 
-Derivatives = Callable[[jax.Array, jax.Array], tuple[Any, Any]]
+Elements = Inexact[Array, "*shape"]
+Derivatives = Callable[[Elements, Elements], tuple[Elements, Elements]]
 
 # f'(x) and f''(x) from x and y = f(x), where that is cheaper than differentiating.
 CLOSED_FORMS: dict[str, Derivatives] = {
@@ -36,7 +39,7 @@ CLOSED_FORMS: dict[str, Derivatives] = {
 }
 
 
-def chain(node: Node, out: Any, slope: Any, curvature: Any) -> Value:
+def chain(node: Node, out: Elements, slope: Elements, curvature: Elements | None) -> Value:
     """Elementwise f: J' = f' J,  L' = f' L + f'' sum_d J_d^2."""
     shape = node.primal.shape
     blocks = disjoint(node.blocks, shape)
@@ -48,11 +51,11 @@ def chain(node: Node, out: Any, slope: Any, curvature: Any) -> Value:
     return make_node(out, [scale(block, slope) for block in blocks], laplacian)
 
 
-def by_two_jvps(fun: Callable[[jax.Array], jax.Array], node: Node) -> list[Value]:
+def by_two_jvps(fun: Callable[[Elements], Elements], node: Node) -> list[Value]:
     """An elementwise function whose derivatives JAX knows: one tangent of ones serves them all."""
     one = jnp.ones_like(node.primal)
 
-    def slope(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    def slope(x: Elements) -> tuple[Elements, Elements]:
         out, first = jax.jvp(fun, (x,), (one,))
         return first, out
 
@@ -83,7 +86,7 @@ def by_one_operand(eqn: Any, inputs: list[Value]) -> list[Value]:
     if len(live) > 1 or node.primal.shape != eqn.outvars[0].aval.shape:
         return by_jvp_of_jvp(eqn, inputs)
 
-    def along(x: jax.Array) -> jax.Array:
+    def along(x: Elements) -> Elements:
         return bind(eqn, [*inputs[: live[0]], x, *inputs[live[0] + 1 :]])[0]
 
     return by_two_jvps(along, node)

@@ -6,7 +6,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
+from jaxtyping import Bool, Inexact, Int
 
 from vmcjob.fwdlap.node import Block, total
 from vmcjob.fwdlap.tables import compress, has_repeats, uniform_index
@@ -26,7 +27,7 @@ def is_uniform(block: Block) -> bool:
     return block.window is None and block.table.size == block.table.shape[0]
 
 
-def directions_of(blocks: Sequence[Block]) -> np.ndarray:
+def directions_of(blocks: Sequence[Block]) -> Int[np.ndarray, " direction"]:
     """All directions along which anything may change, sorted."""
     found = np.unique(np.concatenate([block.table.ravel() for block in blocks]))
     return found[found >= 0]
@@ -71,7 +72,7 @@ def _absorb(blocks: list[Block]) -> list[Block]:
     return [big._replace(data=data), *rest]
 
 
-def _joint_table(a: Block, b: Block) -> np.ndarray | None:
+def _joint_table(a: Block, b: Block) -> Int[np.ndarray, "slot ..."] | None:
     """The table of the sum, slot by slot; None where the slots do not fit together."""
     if not compatible(a, b):
         return None
@@ -133,7 +134,9 @@ def _untangle(a: Block, b: Block) -> tuple[Block, Block]:
     )
 
 
-def uniform(blocks: Sequence[Block], shape: Shape, directions: Any = None) -> Block:
+def uniform(
+    blocks: Sequence[Block], shape: Shape, directions: Int[np.ndarray, " direction"] | None = None
+) -> Block:
     """One block in which all elements share the same directions, those that occur by default."""
     if directions is None:
         directions = directions_of(blocks)
@@ -142,7 +145,9 @@ def uniform(blocks: Sequence[Block], shape: Shape, directions: Any = None) -> Bl
     return Block(total(*parts), index)
 
 
-def _spread(block: Block, index: np.ndarray) -> Any:
+def _spread(
+    block: Block, index: Int[np.ndarray, "direction ..."]
+) -> Inexact[Array, "direction ..."]:
     """The block's data along the directions of a uniform index; zero where it has none."""
     directions = index.ravel()
     holds = [np.unique(np.nonzero(block.table == d)[0]) for d in directions]
@@ -155,7 +160,11 @@ def _spread(block: Block, index: np.ndarray) -> Any:
     return total(*parts) if parts else empty
 
 
-def _rows(data: Any, rows: np.ndarray, here: np.ndarray) -> Any:
+def _rows(
+    data: Inexact[Array, "slot ..."],
+    rows: Int[np.ndarray, " row"],
+    here: Bool[np.ndarray, "row ..."],
+) -> Inexact[Array, "row ..."]:
     """`where(here, data[rows], 0)` along the leading axis, as cheaply as the pattern allows."""
     held = np.nonzero(rows >= 0)[0]
     low, high = int(held[0]), int(held[-1]) + 1
@@ -172,7 +181,7 @@ def _rows(data: Any, rows: np.ndarray, here: np.ndarray) -> Any:
     return data if padding[0] == (0, 0, 0) else lax.pad(data, zero, padding)
 
 
-def lookup(block: Block, index: np.ndarray) -> Any:
+def lookup(block: Block, index: Int[np.ndarray, "slot ..."]) -> Inexact[Array, "slot ..."]:
     """Data of a uniform block along the directions of another table; zero where it has none."""
     directions = block.table.ravel()
     order = np.argsort(directions)
@@ -210,7 +219,9 @@ def _inner(a: Block, b: Block, shape: Shape) -> Any:
     return jnp.sum(u.data * v.data, axis=0)
 
 
-def _sum_slots(a: Any, b: Any) -> Any:
+def _sum_slots(
+    a: Inexact[Array, "slot ..."], b: Inexact[Array, "slot ..."]
+) -> Inexact[Array, "..."]:
     """The sum of a b over slots. Few are written out: XLA:CPU is slow at a sum within a sum."""
     if len(a) > FEW_SLOTS:
         return jnp.sum(a * b, axis=0)

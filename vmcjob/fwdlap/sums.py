@@ -21,7 +21,7 @@ Axes = tuple[int, ...]
 def reduce_sum(eqn: Any, inputs: list[Value]) -> list[Value]:
     """Sum what shares its directions; what does not becomes more slots, and is not summed."""
     (node,) = inputs
-    shape, axes = node.primal.shape, tuple(eqn.params["axes"])
+    shape, axes = node.primal.shape, tuple(map(int, eqn.params["axes"]))
     out = bind(eqn, [node.primal])[0]
     laplacian = None if node.laplacian is None else bind(eqn, [node.laplacian])[0]
     blocks = [_sum_block(block, shape, axes) for block in node.blocks]
@@ -32,7 +32,7 @@ def reduce_sum(eqn: Any, inputs: list[Value]) -> list[Value]:
 def reduce_to_extremum(eqn: Any, inputs: list[Value]) -> list[Value]:
     """The derivatives of the extreme element; of several, their mean, as JAX has it."""
     (node,) = inputs
-    shape, axes = node.primal.shape, tuple(eqn.params["axes"])
+    shape, axes = node.primal.shape, tuple(map(int, eqn.params["axes"]))
     out = bind(eqn, [node.primal])[0]
     extreme = (node.primal == jnp.expand_dims(out, axes)).astype(out.dtype)
     weight = extreme / jnp.sum(extreme, axis=axes, keepdims=True)

@@ -1,11 +1,12 @@
 """Index tables of Jacobian blocks: which direction sits in which slot at which element."""
 
-from typing import Any
-
 import numpy as np
+from jaxtyping import Int
+
+Table = Int[np.ndarray, "slot ..."]
 
 
-def compress(index: np.ndarray) -> np.ndarray:
+def compress(index: Table) -> Table:
     """The same table with every axis along which it is constant cut to length 1."""
     for axis in range(1, index.ndim):
         first = index[(slice(None),) * axis + (slice(0, 1),)]
@@ -14,25 +15,27 @@ def compress(index: np.ndarray) -> np.ndarray:
     return index
 
 
-def fill_holes(table: np.ndarray) -> np.ndarray:
+def fill_holes(table: Table) -> Table:
     """The table with -1 replaced wherever the rest of its slot agrees on one direction."""
     top = table.max(axis=tuple(range(1, table.ndim)), keepdims=True)
     agree = ((table == top) | (table < 0)).all(axis=tuple(range(1, table.ndim)), keepdims=True)
     return compress(np.where(agree, top, table))
 
 
-def uniform_index(directions: Any, ndim: int) -> np.ndarray:
+def uniform_index(directions: Int[np.ndarray, " slot"], ndim: int) -> Int[np.ndarray, "slot ..."]:
     """Table of a block whose directions are the same for all elements."""
     return np.asarray(directions, np.int64).reshape(-1, *[1] * ndim)
 
 
-def has_repeats(index: np.ndarray) -> bool:
+def has_repeats(index: Table) -> bool:
     """Whether some element has one direction in two slots."""
     ordered = np.sort(index, axis=0)
     return bool(((ordered[1:] == ordered[:-1]) & (ordered[1:] >= 0)).any())
 
 
-def distinct(table: np.ndarray) -> np.ndarray:
+def distinct(
+    table: Int[np.ndarray, " slot *axes"],
+) -> Int[np.ndarray, " fewer *axes"]:
     """The distinct directions along the leading axis, sorted, -1 behind where there are fewer."""
     missing = np.iinfo(table.dtype).max
     ordered = np.sort(np.where(table < 0, missing, table), axis=0)

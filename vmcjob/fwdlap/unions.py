@@ -1,9 +1,9 @@
 """Fewer slots for a block, where directions repeat along its axes."""
 
-from typing import Any
-
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
+from jaxtyping import Inexact, Int
 
 from vmcjob.fwdlap.node import Block, total
 from vmcjob.fwdlap.tables import compress, distinct, has_repeats
@@ -30,7 +30,7 @@ def local_union(block: Block, shape: Shape, axes: Shape) -> Block | None:
     return Block(jnp.stack(jnp.broadcast_arrays(*rows)), compress(table), block.window)
 
 
-def _gather_direction(block: Block, directions: np.ndarray) -> Any:
+def _gather_direction(block: Block, directions: Int[np.ndarray, "..."]) -> Inexact[Array, "..."]:
     """The block's data along one direction per element."""
     parts = []
     for data, table in zip(block.data, block.table, strict=True):

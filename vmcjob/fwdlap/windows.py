@@ -4,7 +4,8 @@ from typing import Any
 
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
+from jax import Array, lax
+from jaxtyping import Inexact
 
 from vmcjob.fwdlap.node import Block, Window
 
@@ -53,7 +54,7 @@ def widen(block: Block, shape: Shape) -> Block:
     return Block(lax.pad(data, jnp.zeros((), data.dtype), padding), index)
 
 
-def expand(block: Block, shape: Shape) -> Any:
+def expand(block: Block, shape: Shape) -> Inexact[Array, "slot ..."]:
     """The block's data with every axis written out."""
     block = widen(block, shape)
     return jnp.broadcast_to(block.data, (len(block.data), *shape))
