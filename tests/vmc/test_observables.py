@@ -17,7 +17,7 @@ from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi, SignedWaveF
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.observing import Observed, Observing, Sample
-from vmcjob.vmc.sampler import sweep
+from vmcjob.vmc.sampler import sample
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.update import UpdateRule
 
@@ -155,7 +155,7 @@ def short_runs(names: tuple[str, ...]) -> list[dict[str, np.ndarray]]:
         return observable.measure(Sample(psi, None, r, nuclei, 1, local, key))
 
     def step(chain: ChainState, key: Array) -> tuple[ChainState, Observed]:
-        chain = sweep(helium_orbitals, None, key, chain, 2).chain
+        chain = sample(helium_orbitals, None, key, chain, 2).chain
         of_all = jax.vmap(of_one)(chain.r)
         runs = {n: x.reshape(N_RUNS, RUN_WALKERS, *x.shape[1:]) for n, x in of_all.items()}
         return chain, {name: x.mean(axis=1) for name, x in runs.items()}

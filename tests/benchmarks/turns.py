@@ -1,8 +1,8 @@
 """How long steps take: of training against another checkout's, of evaluation with observables.
 
     git worktree add ../before 8401b99
-    python -m tests.benchmarks.steps jobs/h2.toml --against ../before
-    python -m tests.benchmarks.steps jobs/he.toml --observables components dipole quadrupole r2
+    python -m tests.benchmarks.turns jobs/h2.toml --against ../before
+    python -m tests.benchmarks.turns jobs/he.toml --observables components dipole quadrupole r2
 
 Both sides take turns of a quarter of a second, so that whatever else the machine does slows them
 alike; given is the median over pairs of turns of how much longer a step takes than that of the
