@@ -81,9 +81,9 @@ def test_the_coordinates_of_a_sweep_are_written_as_in_the_spec():
 
 COLUMNS = [
     Column("run"),
-    Column("energy", "point", rank=1),
-    Column("steps", "right", rank=2),
-    Column("note", "note", rank=3),
+    Column("energy", "point", dispensable=1),
+    Column("steps", "right", dispensable=2),
+    Column("note", "note", dispensable=3),
 ]
 ROWS = [
     [Cell("h2-01"), Cell("-1.17(2)"), Cell("5/10"), Cell("")],

@@ -16,7 +16,7 @@ class TableColumn(Generic[RowT]):
     Attributes:
         title: its head in the table for people; none without one.
         value: what is shown there.
-        align, rank: as `Column` has them.
+        align, dispensable: as `Column` has them.
         names: attributes of a row by which programs know it in JSON.
         is_useful: whether these rows are worth showing it at all.
     """
@@ -24,7 +24,7 @@ class TableColumn(Generic[RowT]):
     title: str = ""
     value: Callable[[RowT], Cell | str] = lambda row: ""
     align: Literal["left", "right", "point", "note"] = "left"
-    rank: int = 0
+    dispensable: int = 0
     names: tuple[str, ...] = ()
     is_useful: Callable[[Sequence[RowT]], bool] = lambda rows: True
 
@@ -35,7 +35,7 @@ def make_table(
     """The table for people; columns that say nothing are empty, and so left out where drawn."""
     shown = [column for column in columns if column.title]
     useful = [column.is_useful(rows) for column in shown]
-    heads = [Column(column.title, column.align, rank=column.rank) for column in shown]
+    heads = [Column(column.title, column.align, dispensable=column.dispensable) for column in shown]
     cells = [
         [_cell(column.value(row)) if is_useful else Cell("") for column, is_useful in pairs]
         for row in rows

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 COLUMNS = [
     Column("key"),
-    Column("of kind", rank=2),
+    Column("of kind", dispensable=2),
     Column("default"),
-    Column("expected", rank=1),
+    Column("expected", dispensable=1),
     Column("meaning"),
 ]
 

@@ -29,8 +29,10 @@ COLUMNS: "list[TableColumn[ObservationLine]]" = [
         "value", lambda line: format_energy(line.estimate.mean, line.estimate.error), "point"
     ),
     TableColumn("unit", lambda line: line.observation.quantity.units),
-    TableColumn("n_eff", lambda line: f"{line.estimate.n_eff:.0f}", "right", rank=2),
-    TableColumn("what", lambda line: Cell(line.observation.quantity.long_name, "dim"), rank=1),
+    TableColumn("n_eff", lambda line: f"{line.estimate.n_eff:.0f}", "right", dispensable=2),
+    TableColumn(
+        "what", lambda line: Cell(line.observation.quantity.long_name, "dim"), dispensable=1
+    ),
 ]
 
 

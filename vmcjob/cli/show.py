@@ -28,8 +28,8 @@ if TYPE_CHECKING:
 EVENT_COLUMNS = [
     Column("when"),
     Column("event"),
-    Column("host", rank=2),
-    Column("pid", "right", rank=1),
+    Column("host", dispensable=2),
+    Column("pid", "right", dispensable=1),
     Column("how", "note"),
 ]
 

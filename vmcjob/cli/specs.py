@@ -17,9 +17,9 @@ COLUMNS = [
     Column("spec"),
     Column("verdict"),
     Column("plan"),
-    Column("parameters", "right", rank=2),
-    Column("memory", "right", rank=1),
-    Column("store", "right", rank=3),
+    Column("parameters", "right", dispensable=2),
+    Column("memory", "right", dispensable=1),
+    Column("store", "right", dispensable=3),
 ]
 
 

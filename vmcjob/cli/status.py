@@ -54,27 +54,31 @@ def _has_several_seeds(rows: "Sequence[Row]") -> bool:
 
 COLUMNS: "list[TableColumn[Row]]" = [
     TableColumn("run", lambda row: row.run_id, names=("run_id", "name")),
-    TableColumn("point", lambda row: format_point(row.point), rank=4, names=("point",)),
+    TableColumn("point", lambda row: format_point(row.point), dispensable=4, names=("point",)),
     TableColumn(
         *("seed", lambda row: str(row.seed), "right"),
-        rank=7,
+        dispensable=7,
         names=("seed",),
         is_useful=_has_several_seeds,
     ),
     TableColumn("state", _state, names=("state",)),
-    TableColumn("step", format_step, rank=1, names=("phase", "step", "n_steps")),
+    TableColumn("step", format_step, dispensable=1, names=("phase", "step", "n_steps")),
     TableColumn(
         *("energy", lambda row: format_energy(row.energy, row.error), "point"),
         names=("energy", "error"),
     ),
-    TableColumn("accept", _acceptance, "right", rank=6, names=("acceptance", "steps_per_s")),
-    TableColumn("left", lambda row: format_duration(row.eta_s), "right", rank=2, names=("eta_s",)),
+    TableColumn("accept", _acceptance, "right", dispensable=6, names=("acceptance", "steps_per_s")),
+    TableColumn(
+        "left", lambda row: format_duration(row.eta_s), "right", dispensable=2, names=("eta_s",)
+    ),
     TableColumn(
         *("heartbeat", lambda row: Cell(format_duration(row.heartbeat_age_s), "dim"), "right"),
-        rank=5,
+        dispensable=5,
         names=("heartbeat_age_s",),
     ),
-    TableColumn("note", lambda row: Cell(row.message, "dim"), "note", rank=3, names=("message",)),
+    TableColumn(
+        "note", lambda row: Cell(row.message, "dim"), "note", dispensable=3, names=("message",)
+    ),
     TableColumn(names=("job_id",)),
 ]
 

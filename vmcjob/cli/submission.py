@@ -150,8 +150,12 @@ def _show(receipt: "Receipt", plans: "list[Plan]") -> None:
     skipped = {item.run_id: item for item in receipt.skipped}
     tasks = _tasks(plans)
     is_seed_shown = len({task.seed for task in tasks.values()}) > 1
-    columns = [Column("run"), Column("point", rank=2), Column("seed", "right", rank=3)]
-    columns += [Column("result"), Column("directory", rank=1)]
+    columns = [
+        Column("run"),
+        Column("point", dispensable=2),
+        Column("seed", "right", dispensable=3),
+    ]
+    columns += [Column("result"), Column("directory", dispensable=1)]
     rows = [
         [
             Cell(run_id),

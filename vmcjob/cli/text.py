@@ -106,14 +106,14 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is headed and aligned; on a narrow terminal the highest `rank` goes first.
+    """How a column is headed and aligned; on a narrow terminal the most `dispensable` goes first.
 
-    Rank 0 is never dropped. A `note` is the last column and is cut to the width that is left.
+    At 0 it always stays. A `note` is the last column and is cut to the width that is left.
     """
 
     title: str
     align: Literal["left", "right", "point", "note"] = "left"
-    rank: int = 0
+    dispensable: int = 0
 
 
 def render_table(
@@ -184,8 +184,8 @@ def _choose_columns(
         return NOTE_WIDTH if columns[n].align == "note" else len(texts[n][0])
 
     while width is not None and sum(needs(n) + len(GAP) for n in shown) - len(GAP) > width:
-        last = max(shown, key=lambda n: columns[n].rank)
-        if columns[last].rank == 0:
+        last = max(shown, key=lambda n: columns[n].dispensable)
+        if columns[last].dispensable == 0:
             break
         shown.remove(last)
     return shown
