@@ -60,7 +60,7 @@ def test_a_valid_spec_is_called_valid(shell):
     title, line = done.stdout.splitlines()
     assert title.split() == ["spec", "verdict", "plan", "parameters", "memory", "store"]
     assert line.split() == [
-        *("h.toml", "valid", "2", "runs", "2934", "7.75", "MiB", "118", "KiB"),
+        *("h.toml", "valid", "2", "runs", "2934", "6.75", "MiB", "118", "KiB"),
     ]
     assert done.stderr == ""
 
@@ -71,7 +71,7 @@ def test_a_job_that_this_machine_cannot_hold_is_valid_elsewhere_and_not_started_
     (shell.cwd / "large.toml").write_text(text)
     has = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     sentence = (
-        f"large.toml: needs at least 917 GiB of memory; this machine has {format_bytes(has)}\n"
+        f"large.toml: needs at least 460 GiB of memory; this machine has {format_bytes(has)}\n"
     )
     done = shell.run("validate", "large.toml")
     assert (done.returncode, done.stderr) == (0, sentence)
