@@ -263,10 +263,11 @@ def test_a_doubtful_run_makes_the_pool_doubtful():
 
 def test_exact_runs_that_agree_to_rounding_pool_without_division_by_zero():
     """Runs without an error each (exact eigenstates) still have a common mean."""
-    result = pool([run(-0.5, 0.0)] * 3)
-    assert result.mean == pytest.approx(-0.5)
-    assert result.error < 1e-15
-    assert result.converged
+    for mean in (-0.5, 0.0):
+        result = pool([run(mean, 0.0)] * 3)
+        assert result.mean == pytest.approx(mean)
+        assert result.error < 1e-15
+        assert result.converged
 
 
 @pytest.mark.parametrize("bad", [[], [run(0.0, math.inf), run(0.0, 1.0)]])

@@ -5,13 +5,14 @@ lacks one is told so in a sentence.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from vmcjob.columns import Column
+from vmcjob.columns import Axis, Column
 from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,12 +57,13 @@ def to_labelled(
     """A series as a dataset along "step", with the units and long names of its columns.
 
     An axis has coordinates where its elements have: their own, or the middle of each bin. Edges of
-    bins are the attribute `<axis>_edges`.
+    bins are the attribute `<axis>_edges`. Axes of one name and several lengths, as stores have that
+    nobody checked, are called `<column>_<axis>`.
     """
     xarray = _load("xarray")
     variables: dict[str, Any] = {}  # as xarray takes them
     coordinates: dict[str, Any] = {"step": ("step", arrays["step"], {"long_name": "step"})}
-    for name, column in columns.items():
+    for name, column in _apart(columns).items():
         about: dict[str, Any] = {"units": column.units, "long_name": column.long_name}
         for axis in column.axes:
             places = np.asarray(axis.coordinates)
@@ -74,6 +76,22 @@ def to_labelled(
         dimensions = ("step", *(axis.name for axis in column.axes))
         variables[name] = (dimensions, arrays[name], about)
     return xarray.Dataset(variables, coordinates, dict(attributes))
+
+
+def _apart(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """The same columns, where no name of an axis stands for several lengths."""
+    lengths: dict[str, set[int]] = {}
+    for column in columns.values():
+        for axis in column.axes:
+            lengths.setdefault(axis.name, set()).add(axis.length)
+
+    def own(name: str, axis: Axis) -> Axis:
+        return replace(axis, name=f"{name}_{axis.name}") if len(lengths[axis.name]) > 1 else axis
+
+    return {
+        name: replace(column, axes=tuple(own(name, axis) for axis in column.axes))
+        for name, column in columns.items()
+    }
 
 
 def to_walkers(

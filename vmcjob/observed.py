@@ -1,6 +1,7 @@
 """What finished runs have measured beside the energy, pooled over the runs of each row."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,10 +80,20 @@ def _pooled(items: Sequence[Quantity]) -> Quantity:
 
 
 def _pooled_element(element: Sequence[Estimate]) -> Estimate:
-    """What has no error bar yet, for want of steps, cannot be pooled: the first run stands."""
-    if not all(np.isfinite([one.mean, one.error]).all() for one in element):
-        return element[0]
-    return pool(element)
+    """The common mean of several runs.
+
+    What has no error bar yet, for want of steps, or numbers that are not finite, cannot be pooled:
+    that run stands for all. A number that never changed in one run and did in another, as a bin of
+    a histogram that few electrons reach, is not known any better there.
+    """
+    for one in element:
+        if not np.isfinite([one.mean, one.error]).all():
+            return one
+    largest = max(one.error for one in element)
+    if largest == 0.0 and len({one.mean for one in element}) == 1:
+        n = sum(one.n for one in element)
+        return replace(element[0], n=n, n_eff=sum(one.n_eff for one in element))
+    return pool([one if one.error > 0.0 else replace(one, error=largest) for one in element])
 
 
 def _length_of(axis: Axis) -> dict[str, Any]:

@@ -18,6 +18,8 @@ WINDOW = 5.0
 # Plateau criterion of blocking: block length³ > FACTOR · n · (2τ)² (Lee et al., PRE 83, 066706).
 PLATEAU_FACTOR = 2.0
 MIN_BLOCKS = 4
+# Means below count as rounded like this one.
+SMALLEST_MEAN = 1e-30
 
 
 @dataclass(frozen=True)
@@ -109,8 +111,10 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     error = np.array([item.error for item in estimates])
     if not (np.isfinite(mean).all() and np.isfinite(error).all() and mean.size):
         raise ValueError("pooling needs estimates, each with a finite mean and error")
-    # An error of zero (a constant series) still has the rounding of its numbers.
-    square = np.maximum(error, np.spacing(np.abs(mean))) ** 2
+    # An error of zero (a constant series) still has the rounding of its numbers; those of zero
+    # itself have a square that is none.
+    rounding = np.spacing(np.maximum(np.abs(mean), SMALLEST_MEAN))
+    square = np.maximum(error, rounding) ** 2
     chi2, between = scatter(mean, square)
     lengths = np.array([item.n for item in estimates])
     weight = 1.0 / (_squares_by_length(square, lengths) + between)

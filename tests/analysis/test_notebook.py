@@ -16,6 +16,7 @@ import vmcjob
 from tests.test_golden import CANCELLED, FINISHED, unpack
 from tests.test_readme import README
 from vmcjob import frames
+from vmcjob.columns import Axis, Column
 from vmcjob.errors import NotFoundError, UsageError
 from vmcjob.store.archive import pack, remove_directory
 from vmcjob.table import make_table
@@ -152,3 +153,14 @@ def test_the_notebook_of_the_readme_runs(runs: Path) -> None:
         timeout=200,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_axes_of_one_name_and_several_lengths_are_told_apart() -> None:
+    """As stores of before have them: three fields of one observable, and two of another."""
+    columns = {
+        name: Column("1", name, (Axis("xyz", 3), Axis("field", length)))
+        for name, length in {"a": 3, "b": 2}.items()
+    }
+    arrays = {name: np.zeros((4, *column.shape)) for name, column in columns.items()}
+    found = frames.to_labelled(columns, arrays | {"step": np.arange(4)}, {})
+    assert dict(found.sizes) == {"step": 4, "xyz": 3, "a_field": 3, "b_field": 2}

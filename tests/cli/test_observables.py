@@ -15,7 +15,8 @@ from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 N_STEPS = 400
 STRANGER = Column("bohr", "what a plugin measured", (Axis("xyz", 3),))
 COLUMNS = columns_of(["components", "density"]) | {"stranger": STRANGER}
-LEVELS = {"kinetic": 1.2, "v_ee": 0.6, "v_en": -3.7, "v_nn": 0.7, "stranger": 5.0}
+LEVELS = {"kinetic": 1.2, "v_ee": 1.3, "v_en": -3.7, "stranger": 5.0}
+EXACT = {"v_nn": 0.0}  # as of an atom
 
 
 @pytest.fixture
@@ -43,8 +44,8 @@ def measured(shell: Shell) -> Shell:
                 checkpoint=Checkpoint("evaluate", N_STEPS, {}),
                 evaluate=energies | {"acceptance": ones, "wall_time": ones},
                 observed={
-                    name: LEVELS.get(name, 0.0)
-                    + 0.1 * rng.normal(size=(N_STEPS // 2, *column.shape))
+                    name: EXACT.get(name, LEVELS.get(name, 0.0))
+                    + 0.1 * (name not in EXACT) * rng.normal(size=(N_STEPS // 2, *column.shape))
                     for name, column in COLUMNS.items()
                 },
             )
@@ -53,7 +54,7 @@ def measured(shell: Shell) -> Shell:
 
 
 def test_a_table_shows_numbers_and_small_arrays(measured: Shell) -> None:
-    """With errors of two runs pooled; a virial ratio of −(0.6 − 3.7 + 0.7) / 1.2 = 2."""
+    """With errors of two runs pooled; a virial ratio of −(1.3 − 3.7) / 1.2 = 2."""
     done = measured.run("aggregate", "--observables")
     assert done.returncode == 0, done.stderr
     lines = {line.split()[2]: line for line in done.stdout.splitlines() if "h2 R=" in line[:8]}
@@ -61,6 +62,8 @@ def test_a_table_shows_numbers_and_small_arrays(measured: Shell) -> None:
     assert "2.0" in lines["virial"] or "1.9" in lines["virial"]
     assert "hartree" in lines["kinetic"]
     assert "too large for a table, in --json: " in done.stderr
+    assert "Warning" not in done.stderr
+    assert lines["v_nn"].split()[3:5] == ["0.000000(0)", "hartree"]
     assert "observable" not in measured.run("aggregate").stdout
 
 
@@ -71,6 +74,7 @@ def test_json_has_arrays_with_their_errors_and_axes(measured: Shell) -> None:
     kinetic, density, stranger = (found[n] for n in ("kinetic", "density_radial", "stranger"))
     assert kinetic["mean"] == pytest.approx(1.2, abs=0.02)
     assert kinetic["error"] == [pytest.approx(0.005, rel=0.4)]
+    assert (found["v_nn"]["mean"], found["v_nn"]["error"]) == (0.0, [0.0])
     assert found["virial"]["mean"] == pytest.approx(2.0, abs=0.05)
     assert (density["axes"][0]["name"], len(density["mean"])) == ("radius", 101)
     np.testing.assert_allclose(stranger["mean"], [5.0] * 3, atol=0.03)

@@ -162,3 +162,12 @@ def test_a_radius_that_its_controls_explain_has_no_error_left() -> None:
     found = SquaredRadius().estimate({"r2": 3.0 + z @ [0.1, 2.0, 0.0, 1.0], "r2_controls": z})
     assert found["r2_controlled"].means() == pytest.approx(3.0, abs=1e-9)
     assert isinstance(SquaredRadius.columns["r2_controls"], Column)
+
+
+@pytest.mark.parametrize(("n", "phi"), [(100, 0.9), (200, 0.95), (1000, 0.5)])
+def test_strangers_are_no_help_in_series_of_few_independent_samples(n: int, phi: float) -> None:
+    """Errors of these are so uncertain that chance makes one a fifth smaller in every third."""
+    rng = np.random.default_rng(0)
+    z = np.stack([ar1(rng, 100, n, phi) for _ in range(4)], axis=-1)
+    pairs = zip(ar1(rng, 100, n, phi), z, strict=True)
+    assert np.mean([controlled(x, strangers) is not x for x, strangers in pairs]) <= 0.05

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import xarray
 
 from tests.run.harness import (
     HELIUM,
@@ -50,6 +51,8 @@ def test_a_run_measures_all_observables(tmp_path: Path) -> None:
     terms = sum(found[name] for name in ("kinetic", "v_ee", "v_en", "v_nn"))
     energies = store.series("evaluate")["energy"][found["step"] - 1]
     np.testing.assert_allclose(terms, energies, rtol=1e-4)
+    with xarray.open_zarr(run.store_path, group="observe", consolidated=False) as arrays:
+        assert set(arrays.data_vars) | set(arrays.coords) == found.keys()
     virial = quantities(run.store_path)["virial"].estimates[0]
     assert 0.5 < virial.mean < 4.0
     assert virial.error > 0.0

@@ -10,7 +10,8 @@ from jax import Array
 
 from tests.oracles import hydrogenic_1s, hydrogenic_2pz
 from tests.wavefunctions import unsigned
-from vmcjob.observables import Quantity, make
+from vmcjob.columns import Axis, Column
+from vmcjob.observables import TABLE, Dipole, Quantity, make
 from vmcjob.stats import estimate, estimate_function
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi, SignedWaveFunction
@@ -197,3 +198,62 @@ def test_a_function_of_a_vector_is_estimated_without_its_bias() -> None:
     assert abs(np.mean(square)) < 4.0 * np.std(square) / 20.0
     one = x[0, :, 0]
     assert estimate_function(lambda m: m, one).mean == pytest.approx(estimate(one).mean)
+
+
+@pytest.mark.parametrize("length", [0.0, 0.1, 1.0])
+def test_the_length_of_a_dipole_moment_is_not_negative_and_near_what_it_is(length: float) -> None:
+    """Also where there is none: within 4 error bars, where once were 15 below zero."""
+    moments = np.random.default_rng(0).normal((0.0, 0.0, length), size=(300, 400, 3))
+    found = [Dipole().estimate({"dipole": one})["dipole_length"].estimates[0] for one in moments]
+    assert min(one.mean for one in found) >= 0.0
+    assert max(abs(one.mean - length) / one.error for one in found) < 4.0
+    hits = np.mean([abs(one.mean - length) < one.error for one in found])
+    assert hits >= 0.5
+
+
+def sample_of(psi: SignedWaveFunction, r: Array, n_up: int | None) -> Sample:
+    """One walker about a proton."""
+    nuclei, key = Nuclei(jnp.zeros((1, 3)), jnp.ones(1)), jax.random.key(0)
+    local = molecular_hamiltonian().local_energy(psi, None, r, nuclei, key)
+    return Sample(psi, None, r, nuclei, n_up, local, key)
+
+
+def test_a_spin_without_a_number_of_electrons_of_spin_up_is_none() -> None:
+    """Not that of a triplet, which all electrons of spin down would be."""
+    r = jnp.array([[0.3, 0.0, 0.0], [0.0, 0.7, 0.0]])
+    with pytest.raises(ValueError, match=r"S² needs the number of electrons of spin up"):
+        make(["spin"])[0].measure(sample_of(two_electrons(1.0), r, None))
+    found = make(["spin"])[0].measure(sample_of(two_electrons(1.0), r, 1))
+    assert float(found["s2"]) == pytest.approx(0.0, abs=1e-9)
+
+
+class Bins:
+    """Measures what it is told to."""
+
+    def __init__(self, measured: dict[str, int], declared: dict[str, int]) -> None:
+        self.columns = {n: Column("1", n, (Axis("bin", k),)) for n, k in declared.items()}
+        self.measured = measured
+
+    def measure(self, sample: Sample) -> Observed:
+        return {name: jnp.ones(length) for name, length in self.measured.items()}
+
+
+@pytest.mark.parametrize("measured", [{"a": 3}, {"b": 2}, {"a": 2, "b": 2}])
+def test_what_was_not_declared_so_is_refused(measured: dict[str, int]) -> None:
+    """In a sentence that names the observable, and not by what compiles the step."""
+    sample = sample_of(unsigned(hydrogenic_1s(1.0)), jnp.ones((1, 3)), 1)
+    with pytest.raises(ValueError, match=r"Bins: measures columns of shapes .* has declared"):
+        Observing((Bins(measured, {"a": 2}),)).measure(sample)
+    assert Observing((Bins({"a": 2}, {"a": 2}),)).measure(sample)["a"].shape == (2,)
+
+
+def test_columns_that_cannot_be_told_apart_are_refused() -> None:
+    """Neither could the arrays of a store."""
+    a, longer = Bins({}, {"a": 2}), Bins({}, {"b": 3})
+    with pytest.raises(ValueError, match="a: a column of two observables"):
+        Observing((a, a))
+    with pytest.raises(ValueError, match="b: its axis 'bin' has length 3, that of another column"):
+        Observing((a, longer))
+    with pytest.raises(ValueError, match="every 0 steps; give 1 or more"):
+        Observing((a,), 0)
+    assert Observing(make(TABLE)).columns()

@@ -27,8 +27,9 @@ SUFFIX = "_controls"
 
 
 def control_column(of: str, axes: tuple[Axis, ...], n_fields: int) -> dict[str, Column]:
-    """The column of the controls of an observable with some axes."""
-    column = Column("1", f"control variates of {of}, each of mean 0", (*axes, _fields(n_fields)))
+    """The column of the controls of an observable with some axes; each has its own fields."""
+    fields = Axis(f"{of}_field", n_fields)
+    column = Column("1", f"control variates of {of}, each of mean 0", (*axes, fields))
     return {of + SUFFIX: column}
 
 
@@ -105,7 +106,3 @@ class Geometry:
         """Along a new last axis; nought, which helps nobody, where there are no derivatives."""
         units = np.eye(len(controls)) * self.is_known
         return sum(one[..., None] * unit for one, unit in zip(controls, units, strict=True))
-
-
-def _fields(n: int) -> Axis:
-    return Axis("field", n)

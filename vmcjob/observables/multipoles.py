@@ -1,6 +1,7 @@
 """Where the charges are: dipole and quadrupole moment, and the size of the electrons' cloud."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,7 +48,14 @@ class Dipole:
 
 
 def _length(moments: np.ndarray) -> tuple[Estimate]:
-    return (estimate_function(lambda d: np.linalg.norm(d, axis=-1), moments),)
+    """√|⟨d⟩|², or 0, with the error of |⟨d⟩|.
+
+    It is the square that the jackknife frees of its bias: a length has a cusp at zero, where that
+    correction is of any size, and left lengths below zero by many of their errors.
+    """
+    length = estimate_function(lambda d: np.linalg.norm(d, axis=-1), moments)
+    square = estimate_function(lambda d: (d**2).sum(axis=-1), moments)
+    return (replace(length, mean=float(np.sqrt(np.maximum(square.mean, 0.0)))),)
 
 
 class Quadrupole:

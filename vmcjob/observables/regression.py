@@ -6,7 +6,7 @@ from itertools import pairwise
 import numpy as np
 
 from vmcjob.observables.contracts import Quantity
-from vmcjob.stats import Estimate, estimate
+from vmcjob.stats import MIN_INDEPENDENT, Estimate, estimate
 
 MAX_RATIO = 0.8
 """Of the error with controls to that without, for them to be used: chance does not do that."""
@@ -25,7 +25,9 @@ def controlled(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
     with coefficients from a regression in blocks of steps, whose means know of correlations in
     time. Those of a stretch of the series come from the rest of it, so that they do not know the
     numbers that they multiply: the mean is as free of bias as without. Which series is better is
-    decided by their errors, with autocorrelation.
+    decided by their errors, with autocorrelation. Of fewer than `MIN_INDEPENDENT` independent
+    samples errors are uncertain themselves, and the smaller one may be the luckier: with fewer of
+    them, the more it has to be smaller.
 
     Args:
         values: by step.
@@ -42,7 +44,9 @@ def controlled(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
     for first, last in pairwise(edges):
         rest = np.r_[0:first, last : len(values)]
         found[first:last] -= useful[first:last] @ _coefficients(values[rest], useful[rest])
-    return found if estimate(found).error < MAX_RATIO * estimate(values).error else values
+    better = estimate(found)
+    max_ratio = MAX_RATIO * min(1.0, better.n_eff / MIN_INDEPENDENT)
+    return found if better.error < max_ratio * estimate(values).error else values
 
 
 def _coefficients(values: np.ndarray, controls: np.ndarray) -> np.ndarray:

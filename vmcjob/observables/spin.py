@@ -25,7 +25,9 @@ class SquaredSpin:
     columns: Mapping[str, Column] = {"s2": Column("1", "squared total spin, S(S + 1)")}
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker."""
+        """Of one walker. Raises ValueError where electrons of spin up were not counted."""
+        if sample.n_up is None:
+            raise ValueError("S² needs the number of electrons of spin up: Vmc(..., n_up=...)")
         n_electrons = sample.r.shape[0]
         n_up, n_down = sample.n_up, n_electrons - sample.n_up
         spin = 0.5 * (n_up - n_down)

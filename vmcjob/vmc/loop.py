@@ -69,7 +69,7 @@ class Vmc:
     retry: int = 0  # draws other random numbers
     average_from: int | None = None  # first step whose parameters enter the average, if one is kept
     chunk_divisor: int = 1  # takes fewer walkers at a time
-    n_up: int = 0  # electrons of spin up, the first of every walker; only observables want it
+    n_up: int | None = None  # electrons of spin up, the first of every walker; for observables
     observing: Observing = NOTHING_MORE  # what evaluation measures beside the energy
 
     @property

@@ -29,7 +29,7 @@ class Sample:
     params: Params
     r: Float[Array, "elec 3"]  # bohr
     nuclei: Nuclei
-    n_up: int  # the first electrons of `r`
+    n_up: int | None  # the first electrons of `r`; None where nobody has said
     local: LocalEnergy  # with its terms, and ∇log|ψ| and ∇²log|ψ|
     key: Array  # this walker's and this observable's own in every step
 
@@ -58,10 +58,29 @@ class Measured(Protocol):
 
 @dataclass(frozen=True)
 class Observing:
-    """Which observables are measured, and in which steps of evaluation."""
+    """Which observables are measured, and in which steps of evaluation.
+
+    Raises ValueError for columns of one name, and for axes of one name and several lengths: neither
+    could be told apart where they are kept.
+    """
 
     observables: Sequence[Measured] = ()
     every: int = 1  # in steps
+
+    def __post_init__(self) -> None:
+        if self.every < 1:
+            raise ValueError(f"observables are measured every {self.every} steps; give 1 or more")
+        names = [name for one in self.observables for name in one.columns]
+        if twice := sorted({name for name in names if names.count(name) > 1}):
+            raise ValueError(f"{', '.join(twice)}: a column of two observables; rename one")
+        lengths: dict[str, int] = {}
+        for name, column in self.columns().items():
+            for axis in column.axes:
+                if lengths.setdefault(axis.name, axis.length) != axis.length:
+                    raise ValueError(
+                        f"{name}: its axis {axis.name!r} has length {axis.length}, that of another "
+                        f"column {lengths[axis.name]}; give it a name of its own"
+                    )
 
     def is_due(self, step: Array) -> Array:
         """Whether they are measured in a step, counted from 0."""
@@ -72,11 +91,22 @@ class Observing:
         return {name: c for one in self.observables for name, c in one.columns.items()}
 
     def measure(self, sample: Sample) -> dict[str, Array]:
-        """All columns of one walker, in its own precision."""
+        """All columns of one walker, in its own precision.
+
+        Raises ValueError, while a step is compiled, for what was not declared so.
+        """
         found = {}
         for number, one in enumerate(self.observables):
             key = jax.random.fold_in(sample.key, number)
-            found |= one.measure(replace(sample, key=key))
+            measured = one.measure(replace(sample, key=key))
+            shapes = {name: jnp.shape(value) for name, value in measured.items()}
+            declared = {name: column.shape for name, column in one.columns.items()}
+            if shapes != declared:
+                raise ValueError(
+                    f"{type(one).__name__}: measures columns of shapes {shapes}; "
+                    f"it has declared {declared}"
+                )
+            found |= measured
         return {name: jnp.asarray(value, sample.r.dtype) for name, value in found.items()}
 
 
@@ -99,7 +129,7 @@ class Measuring:
     hamiltonian: Hamiltonian
     psi: SignedWaveFunction
     nuclei: Nuclei
-    n_up: int
+    n_up: int | None
     observing: Observing
     key: Array
     chunk_divisor: int = 1
