@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 import jax
 import pytest
+from xdist.remote import Producer
+from xdist.scheduler import LoadScopeScheduling
 
 from tests.runs import Programs
 
@@ -20,6 +22,19 @@ jax.config.update("jax_enable_compilation_cache", False)
 # Most of the time goes into compiling what runs for milliseconds: in the tests' own processes, LLVM
 # may leave out its expensive passes. Workers compile as they do for users.
 jax.config.update("jax_disable_most_optimizations", True)
+
+
+class ClusterApart(LoadScopeScheduling):
+    """One process has the cluster to itself, and waits for it while others compute."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        """Tests of one scope go to one process."""
+        return "cluster" if nodeid.startswith("tests/cluster/") else nodeid
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ClusterApart:
+    """Deal the tests to the processes of `pytest -n`."""
+    return ClusterApart(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

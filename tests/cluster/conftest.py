@@ -21,13 +21,6 @@ GIVEN = "VMCJOB_TEST_IMAGE"
 FAST = {"APPTAINER_MKSQUASHFS_ARGS": "-comp gzip -Xcompression-level 1"}
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One process has the cluster to itself, and waits for it while others compute."""
-    for item in items:
-        if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("cluster"))
-
-
 def pytest_runtest_setup() -> None:
     """Here the computing is done by other processes: pytest-timeout is all that is needed."""
     faulthandler.cancel_dump_traceback_later()

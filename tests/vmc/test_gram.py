@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from vmcjob.vmc import devices, gram
+from vmcjob.vmc import devices
 from vmcjob.vmc.gram import SolvedGram, solve_gram
 
 N_WALKERS = 96
@@ -121,11 +121,3 @@ def test_what_is_not_a_number_ends(where: str) -> None:
     scores, rhs = make_scores(50, 2.0), some_rhs()
     (scores if where == "scores" else rhs)[3] = np.nan
     assert not np.isfinite(solve(scores, rhs, 1e-3).direction).all()
-
-
-def test_strips_are_the_lower_triangle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the number of walkers leaves for the last strip."""
-    scores = make_scores(40, 1.0)
-    for n in (1, 2, 3, 5, 17, 96):
-        lower = np.tril(gram._lower_gram(jnp.asarray(scores[:n])))
-        np.testing.assert_allclose(lower, np.tril(scores[:n] @ scores[:n].T), rtol=1e-4, atol=1e-4)

@@ -18,11 +18,11 @@ from tests.oracles import natural_gradient
 from tests.updates import Updating
 from tests.wavefunctions import make_local_energy, make_vmc
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import ChainState, LoopState, UpdateInfo
+from vmcjob.vmc.contracts import Batch, ChainState, LoopState, UpdateInfo
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.loop import iterate
 from vmcjob.vmc.schedule import Decay, Memory
-from vmcjob.vmc.scores import score_matrix
+from vmcjob.vmc.scores import centred_columns, score_matrix
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
 from vmcjob.vmc.system import System, initial_positions
@@ -191,15 +191,42 @@ def test_the_norm_constraint_of_spring_limits_the_update_itself() -> None:
     assert info.learning_rate < 0.01
 
 
-def test_scores_by_the_chunk_are_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("n_walkers", [64, 61])
+def test_scores_by_the_chunk_are_the_scores(n_walkers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the chunks do not divide the walkers; a batch of another size rounds otherwise."""
     inputs = random_inputs()
     _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
-    params, r = unravel(jnp.asarray(inputs.theta)), jnp.asarray(inputs.r)
+    params, r = unravel(jnp.asarray(inputs.theta)), jnp.asarray(inputs.r[:n_walkers])
+    centred = jax.vmap(partial(centred_columns, scale=0.5), axis_name=devices.AXIS)
     whole = jax.jit(partial(score_matrix, LOG_PSI))(params, r)
+    whole_centred = centred(whole[None])
     monkeypatch.setattr("vmcjob.vmc.scores.CHUNK_BYTES", 7 * 4 * inputs.theta.size)
     chunked = jax.jit(partial(score_matrix, LOG_PSI))(params, r)
     np.testing.assert_allclose(chunked, whole, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(whole_centred[0], 0.5 * (whole - whole.mean(0)), atol=1e-5)
+    np.testing.assert_allclose(centred(whole[None]), whole_centred, rtol=1e-6, atol=1e-6)
+
+
+def test_there_are_no_two_copies_of_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By XLA's account, a direction takes the scores, a third of them, and squares of walkers."""
+    n_walkers = 256
+    theta = random_inputs().theta
+    spring = make_sr("spring").optimizer
+    bytes_of_scores = 4 * n_walkers * theta.size
+    monkeypatch.setattr("vmcjob.vmc.scores.CHUNK_BYTES", bytes_of_scores // 16)
+
+    def propose(given: tuple[Any, Any, Batch], _: Any) -> Any:
+        proposal = spring.propose(*given)
+        return proposal.direction, proposal.square, proposal.gradient
+
+    r = jnp.zeros((n_walkers, 2, 3))
+    params = jax.jit(NET.init)(jax.random.key(0), r[0])
+    of_walker = jnp.zeros(n_walkers)
+    batch = Batch(r, of_walker, of_walker, of_walker, jnp.zeros((), jnp.int32))
+    given = jax.tree.map(lambda x: x[None], (params, spring.init(params), batch))
+    mapped: Any = devices.pmap(propose)
+    used = mapped.lower(given, 0).compile().memory_analysis().temp_size_in_bytes
+    assert bytes_of_scores <= used <= 1.33 * bytes_of_scores + 4 * 4 * n_walkers**2
 
 
 def test_a_batch_of_equal_walkers_is_solved_all_the_same() -> None:

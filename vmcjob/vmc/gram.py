@@ -29,8 +29,6 @@ TOLERANCE = 1e-6
 """Of the residual, relative to b."""
 MAX_ITERATIONS = 30
 MAX_SHIFTS = 8
-N_STRIPS = 4
-"""Horizontal strips of the Gram matrix, of which only what is left of the diagonal is computed."""
 
 EveryWalker = Float[Array, " every"]  # of all devices, on each of them
 Gram = Float[Array, "every every"]
@@ -55,24 +53,13 @@ def solve_gram(
     least max L_ii² / min L_ii².
     """
     columns = devices.rows_to_columns(scores)
-    factored = _factorise(devices.total(_lower_gram(columns)), damping)
+    gram = devices.total(jnp.matmul(columns, columns.T, precision=HIGHEST))
+    factored = _factorise(gram, damping)
     end = _conjugate_gradients(columns, damping, factored.solve, devices.concatenate(rhs))
     direction = devices.concatenate(end.own_direction)[: scores.shape[1]]
     diagonal = jnp.diagonal(factored.lower)
     condition = (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
     return SolvedGram(direction, condition, factored.shift, end.n_iterations.astype(rhs.dtype))
-
-
-def _lower_gram(columns: Float[Array, "every column"]) -> Gram:
-    """C Cᵀ on and below the diagonal, and zeros or more of it above."""
-    n = len(columns)
-    height = -(-n // N_STRIPS)
-    strips = []
-    for top in range(0, n, height):
-        bottom = min(top + height, n)
-        left = jnp.matmul(columns[top:bottom], columns[:bottom].T, precision=HIGHEST)
-        strips.append(jnp.pad(left, ((0, 0), (0, n - bottom))))
-    return jnp.concatenate(strips)
 
 
 class _Factored(NamedTuple):
@@ -87,7 +74,7 @@ class _Factored(NamedTuple):
 
 
 def _factorise(gram: Gram, damping: float | Array) -> _Factored:
-    """The lower triangle of G + λ + shift factorised, with no shift if that is enough."""
+    """G + λ + shift factorised, with no shift if that is enough."""
     trace = jnp.trace(gram)
     least = jnp.finfo(gram.dtype).eps * trace
 

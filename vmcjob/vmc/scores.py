@@ -16,6 +16,8 @@ PerWalker = Float[jax.Array, " walker"]
 
 # Of one chunk of scores while they are computed; their forward passes take about as much again.
 CHUNK_BYTES = 256 << 20
+# Where scores do not fit one chunk, these are so many at least: beside all scores, little else.
+MIN_CHUNKS = 8
 
 
 class Scores(NamedTuple):
@@ -63,15 +65,42 @@ def score_matrix(
     """
     flat, unravel = ravel_pytree(params)
     gradient = jax.grad(lambda theta, one: log_psi(unravel(theta), one))
-    fitting = min(len(r), CHUNK_BYTES // (flat.size * flat.dtype.itemsize))
-    size = max(1, fitting // chunk_divisor)
-    if size == len(r):
+    fitting = max(1, _fitting_rows(flat) // chunk_divisor)
+    if fitting >= len(r):
         return jax.vmap(gradient, (None, 0))(flat, r)
+    most = min(fitting, -(-len(r) // MIN_CHUNKS))
+    size = _dividing(len(r), most)
+    size = size if 4 * size > most else most  # copies are less bad than walkers one by one
     return jax.lax.map(lambda one: gradient(flat, one), r, batch_size=size)
 
 
 def centred_columns(
-    matrix: Float[jax.Array, "walker param"],
+    matrix: Float[jax.Array, "walker param"], scale: jax.Array | float = 1.0
 ) -> Float[jax.Array, "walker param"]:
-    """Every column minus its mean over all devices; inside pmap."""
-    return matrix - devices.mean(jnp.mean(matrix, axis=0))
+    """Every column minus its mean over all devices, times `scale`; inside pmap.
+
+    A large matrix is replaced chunk by chunk, so that there are not two of them at a time.
+    """
+    mean = devices.mean(jnp.mean(matrix, axis=0))
+    n = len(matrix)
+    if _fitting_rows(mean) >= n:
+        return (matrix - mean) * scale
+    size = _dividing(n, -(-n // MIN_CHUNKS))
+
+    def replace(chunk: jax.Array, matrix: jax.Array) -> jax.Array:
+        rows = jax.lax.dynamic_slice_in_dim(matrix, chunk * size, size)
+        return jax.lax.dynamic_update_slice_in_dim(
+            matrix, (rows - mean) * scale, chunk * size, axis=0
+        )
+
+    return jax.lax.fori_loop(0, n // size, replace, matrix)
+
+
+def _fitting_rows(row: Vector) -> int:
+    """How many rows of a matrix are one chunk."""
+    return CHUNK_BYTES // (row.size * row.dtype.itemsize)
+
+
+def _dividing(n: int, most: int) -> int:
+    """The largest number up to `most` that divides n: a rest would have all chunks copied."""
+    return next(size for size in range(most, 0, -1) if n % size == 0)

@@ -73,7 +73,7 @@ class Spring:
         r = batch.r
         root = jnp.sqrt(devices.total(r.shape[0])).astype(r.dtype)
         scores = score_matrix(self.log_psi, params, r, self.chunk_divisor)
-        scores = centred_columns(scores) / root
+        scores = centred_columns(scores, 1.0 / root)
         epsilon = batch.deviations / root
         kept = self.memory(batch.step) * state.direction
         unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
