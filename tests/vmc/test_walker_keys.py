@@ -1,0 +1,80 @@
+"""A walker's random numbers in a measurement are its own, whichever device it is on."""
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from tests.run.harness import REPOSITORY
+from tests.vmc.test_worked_examples import make_trapped_electrons
+from vmcjob.columns import Axis, Column
+from vmcjob.vmc import devices
+from vmcjob.vmc.hamiltonian import Hamiltonian
+from vmcjob.vmc.observing import Observed, Observing, Sample
+
+
+def noise(psi: Any, params: Any, r: Array, nuclei: Any, key: Array) -> Array:
+    """A term of the Hamiltonian that draws, and depends on where the walker is."""
+    del psi, params, nuclei
+    return jnp.sum(r**2) * jax.random.normal(key, (), r.dtype)
+
+
+class Draws:
+    """An observable that draws, in proportion to coordinates: walkers are told apart."""
+
+    columns: ClassVar = {
+        "drawn": Column("bohr", "what is drawn", (Axis("elec", 2), Axis("xyz", 3)))
+    }
+
+    def measure(self, sample: Sample) -> Observed:
+        return {"drawn": sample.r * jax.random.normal(sample.key, (2, 3), sample.r.dtype)}
+
+
+def save_measured(path: str) -> None:
+    """Two steps of evaluation, in which no walker moves, on all devices of this process."""
+    vmc, state = make_trapped_electrons()
+    noisy = replace(vmc, hamiltonian=Hamiltonian({"noise": noise}), observing=Observing((Draws(),)))
+    width = devices.replicate(jnp.zeros_like(devices.unreplicate(state.chain.width)))
+    state = state._replace(chain=state.chain._replace(width=width))
+    step, rows = noisy.evaluate_step(), []
+    for index in range(2):
+        state, info = step(state, jnp.asarray(index))
+        rows.append(devices.unreplicate(info))
+    np.savez(
+        path,
+        energy=[row.energy for row in rows],
+        variance=[row.variance for row in rows],
+        drawn=[row.observed["drawn"] for row in rows],
+    )
+
+
+@pytest.mark.slow
+def test_one_and_two_devices_draw_the_same_for_every_walker(tmp_path: Path) -> None:
+    """Rounding of the mean apart; walkers counted anew on each device would show."""
+    found = []
+    for n_devices in (1, 2):
+        path = str(tmp_path / f"{n_devices}.npz")
+        environment = os.environ | {
+            "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
+            "JAX_ENABLE_X64": "1",
+            "PYTHONPATH": str(REPOSITORY),
+        }
+        code = (
+            "import jax, tests.vmc.test_walker_keys as t\n"
+            f"assert jax.local_device_count() == {n_devices}\n"
+            f"t.save_measured({path!r})\n"
+        )
+        subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=400)
+        found.append(dict(np.load(path)))
+    one, two = found
+    assert np.abs(np.diff(one["drawn"], axis=0)).min() > 0.0
+    for name, expected in one.items():
+        np.testing.assert_allclose(two[name], expected, rtol=1e-9, atol=1e-12)
