@@ -3,9 +3,10 @@
 import os
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -30,7 +31,7 @@ def noise(psi: Any, params: Any, r: Array, nuclei: Any, key: Array) -> Array:
 class Draws:
     """An observable that draws, in proportion to coordinates: walkers are told apart."""
 
-    columns: ClassVar = {
+    columns: Mapping[str, Column] = {
         "drawn": Column("bohr", "what is drawn", (Axis("elec", 2), Axis("xyz", 3)))
     }
 
