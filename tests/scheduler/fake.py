@@ -3,7 +3,6 @@
 Its job ids are no numbers, it has no array jobs, and it needs no programs.
 """
 
-import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -42,7 +41,7 @@ class FakeSystem:
     jobs: dict[str, FakeJob] = field(default_factory=dict)
     is_refusing: bool = False
     is_deaf: bool = False  # takes a job, and its answer is lost
-    end_time: float = math.inf
+    end_time: float | None = None
 
     def find(self, name: str) -> FakeJob | None:
         """The job of this name."""

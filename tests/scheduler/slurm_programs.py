@@ -3,10 +3,12 @@
 It keeps its jobs in the file STATE, so that what one program is told, the others know.
 """
 
+import fcntl
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +40,7 @@ def sbatch(state: dict[str, Any], arguments: list[str]) -> int:
 def squeue(state: dict[str, Any], arguments: list[str]) -> int:
     """All jobs, or when the wall time of one ends."""
     if "--format=%e" in arguments:
-        sys.stdout.write(f"{state['end_time'] or 'NONE'}\n")
+        sys.stdout.write(f"{state['end_time'] or ''}\n")  # silent, until told
         return 0
     for job_id, job in state["jobs"].items():
         sys.stdout.write(f"{job_id}|{job['name']}|{job['state']}|0|Priority\n")
@@ -84,6 +86,18 @@ PROGRAMS: dict[str, Callable[[dict[str, Any], list[str]], int]] = {
 }
 
 
+@contextmanager
+def opened(path: Path) -> Iterator[dict[str, Any]]:
+    """The state, for one process or thread at a time; what is changed in it is kept."""
+    with path.open("r+") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        state = json.load(file)
+        yield state
+        file.seek(0)
+        file.truncate()
+        json.dump(state, file)
+
+
 def install(folder: Path) -> Path:
     """Put the programs into a folder of PATH; where they keep their state."""
     path = folder / "slurm.json"
@@ -97,8 +111,6 @@ def install(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    file = Path(sys.argv[1])
-    known = json.loads(file.read_text())
-    code = PROGRAMS[sys.argv[2]](known, sys.argv[3:])
-    file.write_text(json.dumps(known))
+    with opened(Path(sys.argv[1])) as known:
+        code = PROGRAMS[sys.argv[2]](known, sys.argv[3:])
     sys.exit(code)

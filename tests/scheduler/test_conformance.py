@@ -49,6 +49,7 @@ def world(request, tmp_path, programs) -> Iterator[World]:
 @pytest.fixture(params=["slurm", "fake"])
 def batch(request, tmp_path, programs, monkeypatch) -> Iterator[BatchWorld]:
     monkeypatch.setattr("vmcjob.supervisor.endings.RETRY_S", 0.01)
+    monkeypatch.setattr("vmcjob.supervisor.watch.ASK_AGAIN_S", 0.01)  # no end is known at the start
     root = tmp_path / "runs"
     world = SlurmWorld(root, programs) if request.param == "slurm" else FakeWorld(root)
     yield world
@@ -218,8 +219,8 @@ def test_a_job_whose_answer_was_lost_is_adopted_by_the_next_submission(batch):
 def test_a_run_whose_time_is_nearly_over_comes_back_as_the_next_attempt(batch):
     run = submit_one(batch)
     job_id, first = job_id_of(run), batch.context(run).attempt
-    batch.end_at(time.time() + 3)
-    batch.start(run, spare_s=2.0)
+    batch.start(run)
+    batch.end_at(time.time())
     batch.join(run)
     assert batch.codes[run] == 75
     assert (state(run), job_id_of(run)) == (State.QUEUED, job_id)
@@ -243,9 +244,9 @@ def test_a_job_that_somebody_has_ended_does_not_come_back(batch):
 
 def test_a_requeue_that_is_refused_is_told(batch):
     run = submit_one(batch)
-    batch.end_at(time.time() + 3)
-    batch.start(run, spare_s=2.0)
+    batch.start(run)
     batch.refuse(True)
+    batch.end_at(time.time())
     batch.settle(run)
     outcome = run.read_outcome()
     assert outcome is not None

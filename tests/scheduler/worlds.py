@@ -1,7 +1,6 @@
 """Backends with somebody who decides when jobs start: the same tests are made of all of them."""
 
 import fcntl
-import json
 import os
 import sys
 import threading
@@ -54,6 +53,7 @@ run.store_path.mkdir(exist_ok=True)
 run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
 """
 COMMAND = (sys.executable, "-c", WORKER)
+SPARE_S = 1.0
 
 
 def plan(seeds: int = 1) -> list[Plan]:
@@ -154,12 +154,12 @@ class _Jobs:
         self.codes: dict[RunDir, int] = {}
         self._threads: dict[RunDir, threading.Thread] = {}
 
-    def supervise(self, run: RunDir, context: BatchContext, spare_s: float) -> None:
+    def supervise(self, run: RunDir, context: BatchContext) -> None:
         """Begin an attempt; back when the worker works."""
         submission = run.read_submission()
         assert submission is not None
         supervisor = Supervisor(
-            str(run.path), submission.job_name or "", (*COMMAND, str(run.path)), spare_s
+            str(run.path), submission.job_name or "", (*COMMAND, str(run.path)), SPARE_S
         )
         self.inboxes[run] = inbox = Inbox()
         before = run.read_heartbeat()
@@ -191,9 +191,9 @@ class SlurmWorld(_Jobs):
         self.options = SubmissionOptions(root)
         self._file = slurm_programs.install(programs.folder)
 
-    def start(self, run: RunDir, spare_s: float = 1.0) -> None:
+    def start(self, run: RunDir) -> None:
         with_state = self._change(run, lambda job: job.update(state="RUNNING"))
-        self.supervise(run, self._context(with_state), spare_s)
+        self.supervise(run, self._context(with_state))
 
     def context(self, run: RunDir) -> SlurmJob:
         """Its job from within."""
@@ -234,18 +234,18 @@ class SlurmWorld(_Jobs):
         (folder / f"{submission.job_id}_0_log.err").write_text(text)
 
     def _switch(self, name: str, value: object) -> None:
-        self._file.write_text(json.dumps(json.loads(self._file.read_text()) | {name: value}))
+        with slurm_programs.opened(self._file) as state:
+            state[name] = value
 
     def _change(
         self, run: RunDir, change: Callable[[dict[str, Any]], object]
     ) -> tuple[str, dict[str, Any]]:
         submission = run.read_submission()
         assert submission is not None
-        known = json.loads(self._file.read_text())
-        ids = [id for id, job in known["jobs"].items() if job["name"] == submission.job_name]
-        job_id, job = ids[0], known["jobs"][ids[0]]
-        change(job)
-        self._file.write_text(json.dumps(known))
+        with slurm_programs.opened(self._file) as known:
+            found = ((i, j) for i, j in known["jobs"].items() if j["name"] == submission.job_name)
+            job_id, job = next(found)
+            change(job)
         return job_id, job
 
 
@@ -266,10 +266,10 @@ class FakeWorld(_Jobs):
         self._registration.__enter__()
         self.options = SubmissionOptions(root)
 
-    def start(self, run: RunDir, spare_s: float = 1.0) -> None:
+    def start(self, run: RunDir) -> None:
         context = self.context(run)
         context.job.stage, context.job.started_at = Stage.ACTIVE, time.time()
-        self.supervise(run, context, spare_s)
+        self.supervise(run, context)
 
     def context(self, run: RunDir) -> FakeContext:
         """Its job from within."""
