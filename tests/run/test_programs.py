@@ -1,11 +1,16 @@
 """Compiled programs: what one run leaves in the cache serves the others of a sweep."""
 
+import os
+import stat
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.run.harness import REPOSITORY, finish, make_run, start
+from tests.run.harness import REPOSITORY, assert_same, finish, make_run, results, start
+from vmcjob.container import IMAGE_SHA256, JAX_CACHE
+from vmcjob.run.programs import SHORTEST, forget_oldest, keep_programs, processor
 from vmcjob.spec import FermiNet, JobSpec, dump_spec, read_spec
 
 N_PHASES = 6  # each has a program of its own
@@ -43,3 +48,71 @@ def test_the_second_geometry_of_a_sweep_compiles_nothing(tmp_path: Path, monkeyp
         programs.append({path.name for path in cache.iterdir() if path.name.endswith("-cache")})
     assert len(programs[0]) >= N_PHASES
     assert programs[1] - programs[0] == set()
+
+
+@pytest.mark.slow
+def test_programs_are_kept_without_being_asked_and_damaged_ones_change_nothing(
+    tmp_path: Path, monkeypatch
+) -> None:
+    """A killed worker may leave half a program; the next one compiles it again."""
+    monkeypatch.delenv(JAX_CACHE)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
+    runs = []
+    for name in ("first", "second"):
+        runs.append(make_run(tmp_path / name))
+        code, log = finish(start(runs[-1]))
+        assert code == 0, log
+        kept = sorted((tmp_path / "home" / "vmcjob" / "compiled" / processor()).iterdir())
+        assert len(kept) >= N_PHASES - 1  # without pretraining
+        for path in kept:
+            os.truncate(path, path.stat().st_size // 2)
+    assert_same(*map(results, runs))
+
+
+@pytest.fixture
+def surroundings(tmp_path: Path, monkeypatch) -> Iterator[Path]:
+    """The user's cache, before anybody has kept a program; what is set is unset again."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(SHORTEST, "1")
+    monkeypatch.setenv(JAX_CACHE, "")
+    del os.environ[JAX_CACHE]
+    yield tmp_path / "vmcjob" / "compiled" / processor()
+    os.environ.pop(JAX_CACHE, None)
+
+
+def test_a_folder_is_made_for_its_owner_alone(surroundings: Path) -> None:
+    keep_programs()
+    assert os.environ[JAX_CACHE] == str(surroundings)
+    assert stat.S_IMODE(surroundings.stat().st_mode) == 0o700
+
+
+def test_nothing_is_kept_where_others_may_write(surroundings: Path) -> None:
+    surroundings.mkdir(parents=True)
+    surroundings.chmod(0o770)
+    keep_programs()
+    assert JAX_CACHE not in os.environ
+
+
+def test_nothing_is_kept_where_no_folder_can_be_made(surroundings: Path, monkeypatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null")
+    keep_programs()
+    assert JAX_CACHE not in os.environ
+
+
+@pytest.mark.parametrize("name", [JAX_CACHE, IMAGE_SHA256])
+def test_who_says_where_is_heeded(surroundings: Path, monkeypatch, name: str) -> None:
+    monkeypatch.setenv(name, "elsewhere")
+    keep_programs()
+    assert os.environ.get(JAX_CACHE, "") in ("", "elsewhere")
+    assert not surroundings.exists()
+
+
+def test_what_was_not_used_for_longest_goes_first(tmp_path: Path) -> None:
+    for age, name in enumerate("abc"):
+        path = tmp_path / name
+        path.write_bytes(bytes(100))
+        os.utime(path, (1e9 - age, 1e9 - age))
+    forget_oldest(tmp_path, 250)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a", "b"]
+    forget_oldest(tmp_path / "absent", 0)

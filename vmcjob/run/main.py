@@ -9,7 +9,7 @@ from pathlib import Path
 from vmcjob.errors import RunDirError
 from vmcjob.protocol import EXIT_CODES
 from vmcjob.rank import ALONE, Rank
-from vmcjob.run import startup
+from vmcjob.run import programs, startup
 from vmcjob.run.ending import outcome_of
 from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
@@ -138,6 +138,7 @@ def _outcome(
     """Work until the run ends one way or another, and say which."""
     try:
         # Not before the signal handlers are in place: it takes seconds.
+        programs.keep_programs()
         startup.import_jax()
         from vmcjob.run.attempt import attempt, join
 

@@ -60,7 +60,7 @@ class Calculation:
         root = jax.random.fold_in(jax.random.key(self.vmc.seed), Stream.INITIAL)
         key_params, key_walkers = jax.random.split(root)
         r = initial_positions(self.system, key_walkers, self.n_walkers, homes=self.homes)
-        params = self.ansatz.init(key_params, r[0], self.vmc.nuclei)
+        params = jax.jit(self.ansatz.init)(key_params, r[0], self.vmc.nuclei)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width)

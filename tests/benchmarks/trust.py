@@ -1,0 +1,174 @@
+"""Whether training can ruin a wave function in silence: many short trainings of H2 and LiH.
+
+    export JAX_COMPILATION_CACHE_DIR=cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
+    python -m tests.benchmarks.trust runs/trust --seeds 20
+    python -m tests.benchmarks.trust runs/trust --seeds 20 --share 0/2    # and 1/2 beside it
+
+Every ansatz, number of walkers, of moves between updates and of training steps, with every seed, at
+1.0 bohr, where updates that go too far were seen; and LiH with 512 walkers. All other keys are at
+their defaults. Runs that are there already are read, not repeated, so that the command can be
+stopped and given again. A calculation is listed with its worst run: how far the evaluated energy
+lies above the last tenth of its training, in mHa, whether that is more than three errors and 5 mHa,
+how many runs lie above Hartree-Fock, how many ended badly, and how many that did any of this are
+called converged all the same.
+"""
+
+import argparse
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tests.run.harness import make_run
+from vmcjob.analysis import aggregate, open_run
+from vmcjob.errors import RunDirError
+from vmcjob.plan import make_plan
+from vmcjob.rundir import RunDir
+from vmcjob.spec import parse_spec
+from vmcjob.stats import estimate
+from vmcjob.verdict import CERTAIN
+
+MAX_RISE = 5e-3  # hartree
+ANSATZE = {
+    "slater-jastrow": "",
+    "ferminet": "determinants = 2\nlayers = 2\none_electron_width = 16\ntwo_electron_width = 4",
+    "psiformer": "determinants = 2\nlayers = 2\nheads = 2\nhead_width = 8",
+}
+ATOMS = {"h2": '[["H", 0, 0, 0], ["H", 0, 0, 1.0]]', "lih": '[["Li", 0, 0, 0], ["H", 0, 0, 3.015]]'}
+SPEC = """
+name = "{system}"
+seed = {seed}
+[system]
+atoms = {atoms}
+[ansatz]
+kind = "{ansatz}"
+{network}
+[sampler]
+walkers = {walkers}
+steps = {moves}
+[train]
+steps = {steps}
+[evaluate]
+steps = 300
+"""
+
+
+@dataclass(frozen=True)
+class Calculation:
+    """One of the matrix; its seeds are its runs."""
+
+    system: str
+    ansatz: str
+    walkers: int
+    moves: int
+    steps: int
+
+    def text(self, seed: int) -> str:
+        """The spec of one run."""
+        atoms, network = ATOMS[self.system], ANSATZE[self.ansatz]
+        return SPEC.format(seed=seed, atoms=atoms, network=network, **vars(self))
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one run has come to; energies in hartree."""
+
+    rise: float  # of the evaluated energy above the last tenth of training
+    error: float
+    is_above_hartree_fock: bool
+    is_converged: bool
+
+    @property
+    def is_ruined(self) -> bool:
+        """Whether the state that was evaluated is not the one that was trained."""
+        return self.is_above_hartree_fock or self.rise > max(MAX_RISE, CERTAIN * self.error)
+
+
+def matrix() -> Iterator[Calculation]:
+    """All calculations, the short ones first."""
+    for steps, walkers, moves in itertools.product((100, 300, 1000), (128, 256, 512), (3, 10)):
+        for ansatz in ANSATZE:
+            yield Calculation("h2", ansatz, walkers, moves, steps)
+    for steps in (100, 300, 1000):
+        for ansatz in ANSATZE:
+            yield Calculation("lih", ansatz, 512, 10, steps)
+
+
+def directory_of(root: Path, text: str) -> RunDir:
+    """Where the run of a spec is, or will be."""
+    (task,) = make_plan(parse_spec(text, "trust.toml")).tasks
+    return RunDir(root / task.run_id)
+
+
+def work(root: Path, text: str) -> None:
+    """Bring the run of a spec to its end, if it is not there."""
+    from vmcjob.run import main
+
+    directory = directory_of(root, text)
+    if not directory.path.exists():
+        make_run(root, text)
+    if directory.read_outcome() is None:
+        main(directory.path)
+
+
+def judge(directory: RunDir) -> Finding | None:
+    """None for a run that has no energy to show."""
+    try:
+        (row,) = aggregate(directory.path.name, runs=directory.path.parent).rows
+    except (RunDirError, ValueError):
+        return None
+    energies = np.asarray(open_run(directory.path).train["energy"])
+    tail = estimate(energies[-max(1, len(energies) // 10) :])
+    above = row.hartree_fock is not None and row.energy - row.hartree_fock > CERTAIN * row.error
+    error = float(np.hypot(row.error, tail.error if len(energies) >= 100 else 0.0))
+    return Finding(row.energy - tail.mean, error, above, row.converged)
+
+
+def describe(calculation: Calculation, found: list[Finding | None]) -> str:
+    """A calculation's row."""
+    known = [one for one in found if one is not None]
+    rises = [1e3 * one.rise for one in known]
+    ruined = [one for one in known if one.is_ruined]
+    cells = (
+        *vars(calculation).values(),
+        len(found),
+        f"{np.median(rises):.1f}" if rises else "-",
+        f"{max(rises):.1f}" if rises else "-",
+        len(ruined),
+        sum(one.is_above_hartree_fock for one in known),
+        len(found) - len(known),
+        sum(one.is_converged for one in ruined),
+    )
+    return f"| {' | '.join(map(str, cells))} |"
+
+
+def main() -> None:
+    """Do what is not done yet, and print a row for each calculation."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("root", type=Path)
+    parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--share", default="0/1", help="which of how many equal parts of the work")
+    parser.add_argument("--table", action="store_true", help="run nothing; what is there so far")
+    options = parser.parse_args()
+    options.root.mkdir(parents=True, exist_ok=True)
+    part, parts = map(int, options.share.split("/"))
+    share = list(matrix())[part::parts]
+    for seed in () if options.table else range(options.seeds):  # all of them a little, then more
+        for calculation in share:
+            work(options.root, calculation.text(seed))
+    print(
+        "| system | ansatz | walkers | moves | steps | runs | median rise | worst rise | ruined | "
+        "above Hartree-Fock | without energy | ruined, converged |"
+    )
+    print("|" + " --- |" * 12)
+    for calculation in share:
+        texts = map(calculation.text, range(options.seeds))
+        directories = [directory_of(options.root, text) for text in texts]
+        ended = [one for one in directories if one.path.exists() and one.read_outcome()]
+        print(describe(calculation, [judge(one) for one in ended]), flush=True)
+
+
+if __name__ == "__main__":
+    main()
