@@ -1,5 +1,6 @@
 """Fixtures that several rooms share."""
 
+import faulthandler
 import os
 import tempfile
 from collections.abc import Iterator
@@ -42,6 +43,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--full-matrix", action="store_true", help="every case, and 10 kills of each")
     parser.addoption("--kills", type=int, help="disturbances of each kind of run, by default 2")
     parser.addoption("--cases", type=int, default=20_000, help="damaged specs")
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Where a test says how long it takes, other processes compute: pytest-timeout is enough."""
+    if item.get_closest_marker("timeout"):
+        faulthandler.cancel_dump_traceback_later()
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -1,6 +1,5 @@
 """A real SLURM for these tests: slurm/testbed brings it up and takes it down."""
 
-import faulthandler
 import fcntl
 import os
 import shutil
@@ -19,11 +18,6 @@ BUILD = Path(__file__).parents[2] / "containers" / "build"
 GIVEN = "VMCJOB_TEST_IMAGE"
 # An image that is a tenth larger, in a tenth of the processor time.
 FAST = {"APPTAINER_MKSQUASHFS_ARGS": "-comp gzip -Xcompression-level 1"}
-
-
-def pytest_runtest_setup() -> None:
-    """Here the computing is done by other processes: pytest-timeout is all that is needed."""
-    faulthandler.cancel_dump_traceback_later()
 
 
 def _require(missing: str | None) -> None:

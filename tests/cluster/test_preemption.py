@@ -51,14 +51,15 @@ def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room
 
 def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     rooms = {how: submit(room, how, "-p", name) for how, name in PARTITIONS.items()}
-    for own in rooms.values():
-        room.wait_until(lambda own=own: is_computing(own.only_run()), "it computes")
+    held = [pause(own) for own in rooms.values()]  # or the first would be through by then
     for how in ("for good", "by itself"):
         (job_id,) = room.cluster.job_ids(rooms[how].cwd)
         room.cluster.call("scontrol", "update", f"JobId={job_id}", "Requeue=0")
     # Of this one nobody listens yet; the half minute that it is given is not its wall time.
     early = submit(room, "early", "-p", "scavenge-end", evaluate=40)
     early.wait_for(RUNNING=1)
+    for worker in held:
+        os.kill(worker, signal.SIGCONT)
     job_id = come_first(room)
     room.wait_until(lambda: is_over(room, job_id), "what came first has been done")
     early.wait_for(FINISHED=1)
@@ -97,6 +98,10 @@ def test_a_controller_that_is_killed_in_the_grace_time(room, preemption):
         time.sleep(3)  # in which its supervisor asks, and nobody answers
     finally:
         room.cluster.start("slurmctld")
+    room.wait_until(lambda: not is_supervised(own), "its first attempt is over")
+    # Whoever has forgotten the preemption takes the job to be running until its node is asked,
+    # which SLURM does every half an hour, and now.
+    room.cluster.call("scontrol", "reconfigure")
     own.wait_for(FINISHED=1)
     assert n_starts(run) == 2
     # If it died just as it gave the nodes to what came first, it did so twice, and drained one.
@@ -139,6 +144,14 @@ def pause(room: Room) -> int:
     assert submission.worker_pid is not None
     os.kill(submission.worker_pid, signal.SIGSTOP)
     return submission.worker_pid
+
+
+def is_supervised(room: Room) -> bool:
+    """Whether the supervisor of the room's latest attempt is at work, seen from its node."""
+    submission = room.only_run().read_submission()
+    assert submission is not None
+    assert submission.launcher is not None
+    return bool(submission.launcher.is_alive())
 
 
 def was_told(room: Room) -> bool:

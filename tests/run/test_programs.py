@@ -13,7 +13,7 @@ from vmcjob.container import IMAGE_SHA256, JAX_CACHE
 from vmcjob.run.programs import SHORTEST, forget_oldest, keep_programs, processor
 from vmcjob.spec import FermiNet, JobSpec, dump_spec, read_spec
 
-N_PHASES = 6  # each has a program of its own
+N_PROGRAMS = 4  # to pretrain, to sample, to train, to measure
 
 
 def shortened(spec: JobSpec) -> JobSpec:
@@ -46,7 +46,7 @@ def test_the_second_geometry_of_a_sweep_compiles_nothing(tmp_path: Path, monkeyp
         code, log = finish(start(make_run(tmp_path / name, dump_spec(spec))))
         assert code == 0, log
         programs.append({path.name for path in cache.iterdir() if path.name.endswith("-cache")})
-    assert len(programs[0]) >= N_PHASES
+    assert len(programs[0]) >= N_PROGRAMS
     assert programs[1] - programs[0] == set()
 
 
@@ -64,7 +64,7 @@ def test_programs_are_kept_without_being_asked_and_damaged_ones_change_nothing(
         code, log = finish(start(runs[-1]))
         assert code == 0, log
         kept = sorted((tmp_path / "home" / "vmcjob" / "compiled" / processor()).iterdir())
-        assert len(kept) >= N_PHASES - 1  # without pretraining
+        assert len(kept) >= N_PROGRAMS - 1  # without pretraining
         for path in kept:
             os.truncate(path, path.stat().st_size // 2)
     assert_same(*map(results, runs))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jax
@@ -38,16 +39,25 @@ class Given(NamedTuple):
     """What steps depend on beside the state: arguments of programs, which all runs so share."""
 
     seed: Array
+    stream: Array  # of random numbers, by its number
     step: Array  # of its phase, from 0
     setting: Any  # a pytree of arrays; nuclei, and whatever else a phase takes as given
+    tunes: Array  # whether the width of moves follows the acceptance, if the phase can do without
 
 
-def on_all_devices(
-    step: Callable[[LoopState, Given], tuple[LoopState, Any]], seed: int, setting: Any
-) -> Step:
+Program = Callable[[LoopState, Given], tuple[LoopState, Any]]
+"""A step on all devices, compiled once for all phases that differ in what is given alone."""
+
+
+def on_all_devices(step: Program) -> Program:
     """The step of one device, on all of them; it consumes the state."""
-    mapped = devices.pmap(step, donate_argnums=(0,))
-    return lambda state, index: mapped(state, Given(jnp.uint32(seed), index, setting))
+    return devices.pmap(step, donate_argnums=(0,))
+
+
+def step_of(program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True) -> Step:
+    """The step of a phase."""
+    first, last = (jnp.uint32(seed), jnp.uint32(stream)), (setting, jnp.asarray(tunes))
+    return lambda state, index: program(state, Given(*first, index, *last))
 
 
 @dataclass(frozen=True)
@@ -82,21 +92,15 @@ class Vmc:
 
     def warmup_step(self) -> Step:
         """Sample and tune the width; parameters stay."""
-
-        def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
-            chain, _, acceptance = self._sample(state, Stream.WARMUP, now)
-            chain = tune_width(chain, acceptance, self.target_acceptance)
-            return state._replace(chain=chain), acceptance
-
-        return self._on_all_devices(step)
+        return self._step_of(self._sampling, Stream.WARMUP)
 
     def train_step(self) -> Step:
         """Sample, measure, update the parameters, tune the width."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, log_abs, acceptance = self._sample(state, Stream.TRAIN, now)
+            chain, log_abs, acceptance = self._sample(state, now)
             log_psi = log_modulus(self.psi, now.setting)
-            local_energies = self._local_energies(now.setting, self._key(Stream.TRAIN, now))
+            local_energies = self._local_energies(now.setting, _key(now))
             e_loc = local_energies(state.params, chain.r)
             optimizer = self.make_optimizer(log_psi, local_energies)
             sampled = state._replace(chain=chain)
@@ -109,31 +113,46 @@ class Vmc:
             more = {"update": update.info, "trust": update.trust, "told": update.told}
             return new, info._replace(median=median, **more)
 
-        return self._on_all_devices(step)
+        return self._step_of(on_all_devices(step), Stream.TRAIN)
 
     def equilibrate_step(self) -> Step:
         """Sample under frozen parameters and width, so that evaluation starts from |ψ|²."""
-
-        def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
-            chain, _, acceptance = self._sample(state, Stream.EQUILIBRATE, now)
-            return state._replace(chain=chain), acceptance
-
-        return self._on_all_devices(step)
+        return self._step_of(self._sampling, Stream.EQUILIBRATE, tunes=False)
 
     def compare_step(self) -> Step:
         """A step like one of evaluation, with random numbers of its own."""
-        return self._measuring_step(Stream.COMPARE)
+        return self._step_of(self._measuring, Stream.COMPARE)
 
     def evaluate_step(self) -> Step:
         """Sample and measure under frozen parameters and width, observables where they are due."""
-        return self._measuring_step(Stream.EVALUATE, self.observing)
+        columns = self.observing.columns()
+        program = self._observing_too if columns else self._measuring
+        return self._step_of(program, Stream.EVALUATE)
 
-    def _measuring_step(self, stream: Stream, observing: Observing = NOTHING_MORE) -> Step:
+    @cached_property
+    def _sampling(self) -> Program:
+        def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
+            chain, _, acceptance = self._sample(state, now)
+            tuned = tune_width(chain, acceptance, self.target_acceptance)
+            width = jnp.where(now.tunes, tuned.width, chain.width)
+            return state._replace(chain=chain._replace(width=width)), acceptance
+
+        return on_all_devices(step)
+
+    @cached_property
+    def _measuring(self) -> Program:
+        return self._measure(NOTHING_MORE)
+
+    @cached_property
+    def _observing_too(self) -> Program:
+        return self._measure(self.observing)
+
+    def _measure(self, observing: Observing) -> Program:
         columns = observing.columns()
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, _, acceptance = self._sample(state, stream, now)
-            nuclei, key = now.setting, self._key(stream, now)
+            chain, _, acceptance = self._sample(state, now)
+            nuclei, key = now.setting, _key(now)
             energies, observed = self._local_energies(nuclei, key), None
             if columns:
                 given = self.hamiltonian, self.psi, nuclei, self.n_up, observing, key
@@ -147,10 +166,10 @@ class Vmc:
             info = _report(new, e_loc, acceptance, chain.width)
             return new, info._replace(observed=observed)
 
-        return self._on_all_devices(step)
+        return on_all_devices(step)
 
-    def _on_all_devices(self, step: Callable[[LoopState, Given], tuple[LoopState, Any]]) -> Step:
-        return on_all_devices(step, self.seed, self.nuclei)
+    def _step_of(self, program: Program, stream: Stream, *, tunes: bool = True) -> Step:
+        return step_of(program, self.seed, stream.number(self.retry), self.nuclei, tunes=tunes)
 
     def _averaged(self, average: Params | None, params: Params, step: Array) -> Params | None:
         """The mean of the parameters since `average_from`; before, the newest."""
@@ -166,16 +185,17 @@ class Vmc:
     def _local_energies(self, nuclei: Nuclei, key: Array) -> LocalEnergies:
         return make_local_energies(self.hamiltonian, self.psi, nuclei, key, self.chunk_divisor)
 
-    def _key(self, stream: Stream, now: Given) -> Array:
-        """Of a step, for walkers to take their own from."""
-        return step_key(now.seed, stream.number(self.retry), now.step)
-
-    def _sample(self, state: LoopState, stream: Stream, now: Given) -> Sampled:
+    def _sample(self, state: LoopState, now: Given) -> Sampled:
         """The walkers after a step's moves; the acceptance is that of all devices."""
-        key = device_key(now.seed, stream.number(self.retry), now.step)
+        key = device_key(now.seed, now.stream, now.step)
         log_psi = log_modulus(self.psi, now.setting)
         moved = sample(log_psi, state.params, key, state.chain, self.moves)
         return moved._replace(acceptance=devices.mean(moved.acceptance))
+
+
+def _key(now: Given) -> Array:
+    """Of a step, for walkers to take their own from."""
+    return step_key(now.seed, now.stream, now.step)
 
 
 def _report(state: LoopState, e_loc: Array, acceptance: Array, width: Array) -> StepInfo:

@@ -19,7 +19,7 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.contracts import LogPsi, LoopState, Nuclei, OptimizerState, Params
 from vmcjob.vmc.hartree_fock import Coefficients, Orbitals
-from vmcjob.vmc.loop import Given, Step, on_all_devices
+from vmcjob.vmc.loop import Given, Step, on_all_devices, step_of
 from vmcjob.vmc.sampler import sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key
 
@@ -77,7 +77,7 @@ class Pretraining:
         """Sample the Hartree–Fock determinant, fit the network's orbitals, tune the width."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, PretrainInfo]:
-            key = device_key(now.seed, Stream.PRETRAIN.number(self.retry), now.step)
+            key = device_key(now.seed, now.stream, now.step)
             log_target = self.log_target(now.setting)
             chain, _, accepted = sample(log_target, None, key, state.chain, self.moves)
             acceptance = devices.mean(accepted)
@@ -89,7 +89,8 @@ class Pretraining:
             new = state._replace(params=params, optimizer=memory, chain=chain)
             return new, PretrainInfo(loss, acceptance, devices.all_finite((loss, new)))
 
-        return on_all_devices(step, self.seed, self.setting)
+        number = Stream.PRETRAIN.number(self.retry)
+        return step_of(on_all_devices(step), self.seed, number, self.setting)
 
     def log_target(self, setting: HartreeFockSetting) -> LogPsi:
         """log|ψ| of the target's determinants, which has no parameters."""

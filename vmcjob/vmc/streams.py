@@ -41,12 +41,12 @@ class Share(IntEnum):
     OBSERVABLES = 2 << 20
 
 
-def step_key(seed: ArrayLike, number: int, step: ArrayLike) -> Array:
+def step_key(seed: ArrayLike, number: ArrayLike, step: ArrayLike) -> Array:
     """The key of one step, the same on all devices."""
     return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), step)
 
 
-def device_key(seed: ArrayLike, number: int, step: ArrayLike) -> Array:
+def device_key(seed: ArrayLike, number: ArrayLike, step: ArrayLike) -> Array:
     """The key of one step on this device; inside pmap."""
     return jax.random.fold_in(step_key(seed, number, step), devices.index())
 
