@@ -50,7 +50,8 @@ def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room
 
 
 def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
-    rooms = {how: submit(room, how, "-p", name) for how, name in PARTITIONS.items()}
+    names = PARTITIONS.items()
+    rooms = {how: submit(room, how, "-p", name, evaluate=8_000) for how, name in names}
     held = [pause(own) for own in rooms.values()]  # or the first would be through by then
     for how in ("for good", "by itself"):
         (job_id,) = room.cluster.job_ids(rooms[how].cwd)
