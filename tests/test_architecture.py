@@ -38,7 +38,7 @@ ROOMS: dict[str, set[str]] = {
     "slurm_environment": set(),
     "image": {"container"} | BASE,
     "rank": BASE,
-    "container": {"site", "spec", "rundir"} | BASE,
+    "container": {"site", "spec", "rundir", "protocol"} | BASE,
     "supervisor": {"rundir", "container", "protocol", "rank", "resources", "slurm_environment"}
     | BASE,
     "state": {"rundir"},

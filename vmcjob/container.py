@@ -10,13 +10,11 @@ from functools import cache
 from pathlib import Path
 
 from vmcjob.errors import ContainerError
+from vmcjob.protocol import IMAGE_SHA256, JAX_CACHE
 from vmcjob.rundir import RunDir
 from vmcjob.site import Containers
 from vmcjob.spec import Container
 
-IMAGE_SHA256 = "VMCJOB_IMAGE_SHA256"
-"""Tells the worker what it runs in: the digest goes into the provenance of the results."""
-JAX_CACHE = "JAX_COMPILATION_CACHE_DIR"
 DEFAULT_CACHE = "~/.cache/vmcjob"
 NO_CACHE = "off"
 _CACHE_DIGITS = 16  # of the image's sha256: enough for the images of one user

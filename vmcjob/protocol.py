@@ -37,6 +37,10 @@ CANCEL = "cancel"
 
 SUPERVISED = "VMCJOB_SUPERVISED"
 """Set for a worker whose standard input ends when its supervisor does, however that ends."""
+IMAGE_SHA256 = "VMCJOB_IMAGE_SHA256"
+"""Tells the worker what it runs in: the digest goes into the provenance of the results."""
+JAX_CACHE = "JAX_COMPILATION_CACHE_DIR"
+"""Where JAX keeps compiled programs: of an image, in a folder of the image's."""
 
 
 def how_it_ended(code: int) -> str:

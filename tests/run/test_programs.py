@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.run.harness import REPOSITORY, assert_same, finish, make_run, results, start
-from vmcjob.container import IMAGE_SHA256, JAX_CACHE
+from vmcjob.protocol import IMAGE_SHA256, JAX_CACHE
 from vmcjob.run.programs import SHORTEST, forget_oldest, keep_programs, processor
 from vmcjob.spec import FermiNet, JobSpec, dump_spec, read_spec
 

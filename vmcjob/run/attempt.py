@@ -14,6 +14,7 @@ import jax
 from vmcjob import __version__
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.observables import columns_of
+from vmcjob.protocol import IMAGE_SHA256
 from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
 from vmcjob.run.heartbeat import HeartbeatWriter
@@ -170,7 +171,7 @@ def _provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
         "host": socket.gethostname(),
         "platform": platform.platform(),
         "devices": _device_names(),
-        "image_sha256": os.environ.get("VMCJOB_IMAGE_SHA256"),
+        "image_sha256": os.environ.get(IMAGE_SHA256),
         "start_from": start
         and {"run_id": spec.train.start_from, "phase": start.phase, "step": start.step},
         "dtype": spec.numerics.dtype,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from vmcjob.container import IMAGE_SHA256, JAX_CACHE
+from vmcjob.protocol import IMAGE_SHA256, JAX_CACHE
 
 MAX_BYTES = 1 << 30
 """Of all that is kept for one kind of processor; a run's programs take two to twenty MB."""
