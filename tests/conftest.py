@@ -2,6 +2,7 @@
 
 import faulthandler
 import os
+import signal
 import tempfile
 from collections.abc import Iterator
 
@@ -20,9 +21,10 @@ os.environ.setdefault("NPROC", "8")
 # compiles in its own process has programs of its own.
 jax.config.update("jax_enable_compilation_cache", False)
 
-# Most of the time goes into compiling what runs for milliseconds: in the tests' own processes, LLVM
-# may leave out its expensive passes. Workers compile as they do for users.
+# Most of the time goes into compiling what runs for milliseconds: LLVM may leave out its expensive
+# passes, here and in the workers that tests start. Shipped jobs compile as they do for users.
 jax.config.update("jax_disable_most_optimizations", True)
+os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 
 class ClusterApart(LoadScopeScheduling):
@@ -52,7 +54,9 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Give all workers of one session a place for compiled programs; pytest-xdist hands it on."""
+    """Give all workers a place for compiled programs, which pytest-xdist hands on, and ^C."""
+    # A shell has what it starts in the background ignore ^C, and so would every child.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if not hasattr(config, "workerinput"):
         folder = tempfile.TemporaryDirectory(prefix="vmcjob-compiled-", ignore_cleanup_errors=True)
         config.add_cleanup(folder.cleanup)

@@ -22,6 +22,7 @@ OBSERVED = {
 def vmcjob(*arguments: str, runs: Path) -> subprocess.CompletedProcess[str]:
     """The command as typed, in a process of its own."""
     environment = os.environ | {"PYTHONPATH": str(REPOSITORY), "VMCJOB_RUNS": str(runs)}
+    environment |= {"JAX_DISABLE_MOST_OPTIMIZATIONS": "0"}  # steps take longer than compiling
     command = [sys.executable, "-m", "vmcjob", *arguments]
     return subprocess.run(
         command, env=environment, cwd=REPOSITORY, capture_output=True, text=True, timeout=1100

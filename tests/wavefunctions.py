@@ -59,6 +59,7 @@ def unsigned(log_psi: LogPsi) -> SignedWaveFunction:
 def make_local_energy(log_psi: LogPsi, system: System) -> LocalEnergy:
     """``(params, r) -> E_loc`` of one walker of a molecule."""
 
+    @jax.jit
     def local_energy(params: Params, r: Array) -> Array:
         hamiltonian, key = molecular_hamiltonian(), jax.random.key(0)
         return hamiltonian.local_energy(unsigned(log_psi), params, r, nuclei_of(system), key).total

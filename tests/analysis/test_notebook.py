@@ -92,7 +92,8 @@ def test_the_wave_function_has_the_energy_that_the_run_measured(runs: Path, doub
         molecular_hamiltonian().local_energy, make_psi(psi.module), psi.params, nuclei=psi.nuclei
     )
     snapshot = run.walkers.isel(snapshot=-1)
-    e_loc = jax.vmap(lambda r: energy(r, key=jax.random.key(0)).total)(snapshot.r.values)
+    energies = jax.jit(jax.vmap(lambda r: energy(r, key=jax.random.key(0)).total))
+    e_loc = energies(snapshot.r.values)
     expected = run.evaluate.energy.sel(step=int(snapshot.step))
     np.testing.assert_allclose(np.mean(e_loc), expected, rtol=1e-9)
     found = psi(run.walkers.r.values)

@@ -18,7 +18,7 @@ from vmcjob.rundir import RunDir, list_runs
 from vmcjob.store import RunStore
 
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
-PATIENCE_S = 1200.0  # a loaded machine is slow, and no failure
+PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
 # What a user has set for JAX stays out, except that jobs share what they compiled.
 COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
 

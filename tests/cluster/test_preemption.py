@@ -100,9 +100,7 @@ def test_a_controller_that_is_killed_in_the_grace_time(room, preemption):
     finally:
         room.cluster.start("slurmctld")
     room.wait_until(lambda: not is_supervised(own), "its first attempt is over")
-    # Whoever has forgotten the preemption takes the job to be running until its node is asked,
-    # which SLURM does every half an hour, and now.
-    room.cluster.call("scontrol", "reconfigure")
+    come_back(own)
     own.wait_for(FINISHED=1)
     assert n_starts(run) == 2
     # If it died just as it gave the nodes to what came first, it did so twice, and drained one.
@@ -153,6 +151,25 @@ def is_supervised(room: Room) -> bool:
     assert submission is not None
     assert submission.launcher is not None
     return bool(submission.launcher.is_alive())
+
+
+def come_back(room: Room) -> None:
+    """Have SLURM ask its nodes what they still do, until a worker begins once more.
+
+    A controller that has forgotten the preemption takes the job to be running until its node says
+    otherwise, for which it is asked every half an hour; a node that is asked while the last
+    processes of a job end says that it runs.
+    """
+    run, asked_at = room.only_run(), 0.0
+
+    def begins_again() -> bool:
+        nonlocal asked_at
+        if n_starts(run) < 2 and time.monotonic() - asked_at > 20:
+            room.cluster.call("scontrol", "reconfigure")
+            asked_at = time.monotonic()
+        return n_starts(run) == 2
+
+    room.wait_until(begins_again, "a worker begins once more")
 
 
 def was_told(room: Room) -> bool:

@@ -39,7 +39,7 @@ def test_chunks_follow_the_budget_and_give_the_same_energies(
     budget = None if fitting is None else fitting * fwdlap.peak_bytes(kinetic, r)
     assert fwdlap.chunk_size(kinetic, r, budget_bytes=budget) == size
     chunked = jax.jit(fwdlap.over_walkers(kinetic, budget))(r)
-    np.testing.assert_allclose(chunked, jax.vmap(kinetic)(r), rtol=1e-10)
+    np.testing.assert_allclose(chunked, jax.jit(jax.vmap(kinetic))(r), rtol=1e-10)
 
 
 @pytest.mark.parametrize(("share", "n_loops"), [(1, 0), (2, 1), (10**6, 1)])

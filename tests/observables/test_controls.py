@@ -1,5 +1,6 @@
 """Control variates: their formulas, and what they do to means and error bars."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import jax
@@ -74,6 +75,7 @@ SCALING = [
 SINGULAR = [towards_nuclei(jnp.ones(2)), towards_nuclei(NUCLEI.charges), lambda r: r, between]
 
 
+@partial(jax.jit, static_argnums=0)
 def expected(field, r: Array) -> Array:
     """∇·f + 2 f·∇log|ψ| from the whole Jacobian of a field."""
     divergence = jnp.trace(jax.jacfwd(field)(r).reshape(r.size, r.size))

@@ -38,7 +38,6 @@ def test_the_second_geometry_of_a_sweep_compiles_nothing(tmp_path: Path, monkeyp
     cache = tmp_path / "cache"
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     points = read_spec(REPOSITORY / "jobs" / "h2_curve.toml").points
     first, *_, last = (shortened(point.spec) for point in points)
     programs = []
@@ -57,7 +56,6 @@ def test_programs_are_kept_without_being_asked_and_damaged_ones_change_nothing(
     """A killed worker may leave half a program; the next one compiles it again."""
     monkeypatch.delenv(JAX_CACHE)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "home"))
-    monkeypatch.setenv("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
     runs = []
     for name in ("first", "second"):
         runs.append(make_run(tmp_path / name))

@@ -39,7 +39,7 @@ def psi_of(system: System, solution: HartreeFock, r: np.ndarray, n: int, full: b
         stacks: Stacks = orbitals(r, nuclei_of(system), coefficients)
         return sum_of_determinants(stacks)
 
-    return jax.vmap(at)(jnp.asarray(r))
+    return jax.jit(jax.vmap(at))(jnp.asarray(r))
 
 
 def test_two_electrons_have_the_density_matrix_of_pyscf() -> None:

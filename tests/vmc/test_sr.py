@@ -30,6 +30,7 @@ from vmcjob.vmc.system import System, initial_positions
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
 NET = small_ferminet(HELIUM, determinants=1)
 LOG_PSI = NET.log_psi
+LOG_PSI_OF_ALL = jax.jit(jax.vmap(LOG_PSI, (None, 0)))
 LOCAL_ENERGY = make_local_energy(LOG_PSI, HELIUM)
 FORMS = ("lazy", "dense", "minsr", "spring")
 REPOSITORY = Path(__file__).parents[2]
@@ -143,7 +144,7 @@ def test_the_norm_constraint_limits_the_change_of_the_wave_function(form) -> Non
     _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
     delta = update(make_sr(form, norm_constraint=1e-8), inputs).delta
     before, after = (
-        jax.vmap(LOG_PSI, (None, 0))(unravel(jnp.asarray(theta)), jnp.asarray(inputs.r))
+        LOG_PSI_OF_ALL(unravel(jnp.asarray(theta)), jnp.asarray(inputs.r))
         for theta in (inputs.theta, inputs.theta + delta)
     )
     np.testing.assert_allclose(np.var(after - before), 1e-8, rtol=1e-2)
@@ -197,7 +198,7 @@ def test_scores_by_the_chunk_are_the_scores(n_walkers, monkeypatch: pytest.Monke
     inputs = random_inputs()
     _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params, r = unravel(jnp.asarray(inputs.theta)), jnp.asarray(inputs.r[:n_walkers])
-    centred = jax.vmap(partial(centred_columns, scale=0.5), axis_name=devices.AXIS)
+    centred = jax.jit(jax.vmap(partial(centred_columns, scale=0.5), axis_name=devices.AXIS))
     whole = jax.jit(partial(score_matrix, LOG_PSI))(params, r)
     whole_centred = centred(whole[None])
     monkeypatch.setattr("vmcjob.vmc.scores.CHUNK_BYTES", 7 * 4 * inputs.theta.size)

@@ -66,5 +66,5 @@ def test_walkers_start_where_the_wave_function_has_not_underflowed(charge, n_up,
     net = small_ferminet(system)
     r = initial_positions(system, jax.random.key(0), 256)
     log_psi = net.log_psi
-    params = net.init(jax.random.key(1), r[0])
-    assert np.isfinite(jax.vmap(log_psi, (None, 0))(params, r)).all()
+    params = jax.jit(net.init)(jax.random.key(1), r[0])
+    assert np.isfinite(jax.jit(jax.vmap(log_psi, (None, 0)))(params, r)).all()
