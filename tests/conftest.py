@@ -5,6 +5,7 @@ import os
 import signal
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 
 import jax
 import pytest
@@ -27,12 +28,17 @@ jax.config.update("jax_disable_most_optimizations", True)
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 
+def is_of_cluster(nodeid: str) -> bool:
+    """Whether a test has jobs on a real SLURM."""
+    return nodeid.startswith("tests/cluster/")
+
+
 class ClusterApart(LoadScopeScheduling):
     """One process has the cluster to itself, and waits for it while others compute."""
 
     def _split_scope(self, nodeid: str) -> str:
         """Tests of one scope go to one process."""
-        return "cluster" if nodeid.startswith("tests/cluster/") else nodeid
+        return "cluster" if is_of_cluster(nodeid) else nodeid
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ClusterApart:
@@ -51,6 +57,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     """Where a test says how long it takes, other processes compute: pytest-timeout is enough."""
     if item.get_closest_marker("timeout"):
         faulthandler.cancel_dump_traceback_later()
+    if hasattr(item.config, "workerinput"):
+        # Those of the cluster wait most of the time, and go before all others when they do not.
+        with suppress(PermissionError):  # who is not root cannot take it back
+            os.setpriority(os.PRIO_PROCESS, 0, 0 if is_of_cluster(item.nodeid) else 5)
 
 
 def pytest_configure(config: pytest.Config) -> None:

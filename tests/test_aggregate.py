@@ -6,12 +6,15 @@ import math
 import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import MappingProxyType
 
 import numpy as np
 import pytest
 
+from vmcjob.evaluation import Evaluated, attempt_all, share_slopes
+from vmcjob.extrapolation import Extrapolation, Point
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES, Phase
 from vmcjob.table import RunResult, make_table
@@ -219,6 +222,20 @@ def test_a_damaged_store_costs_its_own_run_only(make_run):
     assert "not a readable Zarr store" in table.excluded[0].reason
 
 
+@pytest.mark.parametrize("n_processes", [2, 3])
+def test_several_processes_make_the_same_table(make_run, n_processes):
+    """Row for row and digit for digit, with a damaged store among them named by its own words."""
+    runs = [make_run(k, point={"R": 1.0 + k % 3}, science=f"{k % 3}" * 64) for k in range(7)]
+    damaged = runs[3].store_path / "evaluate/energy/c/0"
+    damaged.write_bytes(damaged.read_bytes()[:-1] + b"?")
+    table = make_table(runs, partial(attempt_all, n_processes=n_processes, alone_s=0.0))
+    assert table == make_table(runs)
+    assert [row.runs for row in table.rows] == [2, 2, 2]
+    (excluded,) = table.excluded
+    assert excluded.run_id == runs[3].run_id
+    assert "evaluate/energy is not readable" in excluded.reason
+
+
 def test_a_flipped_bit_in_the_energies_is_not_averaged(make_run):
     """Chunks carry checksums: a plausible wrong energy must not reach a table."""
     run = make_run()
@@ -302,3 +319,26 @@ def test_the_reference_goes_along_and_may_be_missing(make_run):
     ]
     rows = json.loads(json.dumps(table.to_json()))["rows"]
     assert [row["reference"] for row in rows] == [-1.174476, None]
+
+
+def test_runs_of_one_sweep_share_a_slope_and_no_others(make_run):
+    """Another method under the same name has a slope of its own, here none, for it is one run."""
+    points = [make_run(k, point={"R": 1.0 + k}, science=f"{k}" * 64) for k in range(3)]
+    other = make_run(3, point={"R": 1.0}, science="d" * 64)
+    runs = [*points, replace(other, method={"optimizer.kind": "kfac"})]
+    slopes = dict(zip((run.run_id for run in runs), (1.0, 3.0, None, 5.0), strict=True))
+
+    def attempts(chosen):
+        for run, item in zip(chosen, attempt_all(chosen), strict=True):
+            assert isinstance(item, Evaluated)
+            slope = slopes[run.run_id]
+            line = (-1.2, 0.1, slope, "") if slope else (None, None, None, "no line")
+            own = Extrapolation(*line, slope_error=2.0, end=Point(0.01, 0.0, -1.0, 0.0))
+            yield item._replace(extrapolation=own)
+
+    rows = make_table(runs, share_slopes(attempts)).rows
+    found = {row.run_ids[0]: row.extrapolated for row in rows}
+    assert [found[run.run_id] for run in points] == pytest.approx([-1.02] * 3)
+    assert found[runs[3].run_id] is None
+    unshared = make_table(runs, attempts).rows
+    assert sorted(str(row.extrapolated) for row in unshared) == ["-1.2", "-1.2", "-1.2", "None"]

@@ -31,6 +31,7 @@ def test_the_curve_of_hydrogen_gives_its_constants(error: float) -> None:
     assert frequency.error < 60.0 * max(1.0, error / 1e-4)
 
 
+@pytest.mark.slow
 def test_errors_cover_the_truth() -> None:
     """Of 100 noisy curves two thirds, or some more, are within one error bar."""
     random = np.random.default_rng(11)

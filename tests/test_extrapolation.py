@@ -3,7 +3,14 @@
 import numpy as np
 import pytest
 
-from vmcjob.extrapolation import Extrapolation, extrapolate, fit_line, pool_extrapolations
+from vmcjob.extrapolation import (
+    Extrapolation,
+    Point,
+    extrapolate,
+    fit_line,
+    pool_extrapolations,
+    share_slope,
+)
 from vmcjob.stats import estimate
 
 EXACT, SLOPE, LAST_VARIANCE, N_WALKERS = -1.0, 0.5, 0.02, 512
@@ -23,9 +30,11 @@ def training(
     last = LAST_VARIANCE + fall * np.exp(-3.0)
     energies = EXACT + slope * last + np.sqrt(last / N_WALKERS) * g.normal(size=1000)
     variances = last * (1.0 + 3.0 * np.sqrt(2.0 / N_WALKERS) * g.normal(size=1000))
-    return extrapolate(energy, measured, estimate(energies), estimate(variances))
+    x, y = estimate(variances), estimate(energies)
+    return extrapolate(energy, measured, Point(x.mean, x.error, y.mean, y.error))
 
 
+@pytest.mark.slow
 def test_the_error_bar_covers_the_end_of_the_line_as_often_as_it_says() -> None:
     """In 500 series: unbiased within a fifth of σ, one σ in 62 to 74 % of them."""
     found = [training(seed) for seed in range(500)]
@@ -70,3 +79,54 @@ def test_runs_are_pooled_by_their_errors_and_one_without_speaks_for_all() -> Non
     assert pooled.error == pytest.approx((1 / 0.1**2 + 1 / 0.2**2) ** -0.5)
     none = pool_extrapolations([*both, Extrapolation(None, None, None, "too short")])
     assert none == Extrapolation(None, None, None, "too short")
+
+
+N_SWEEP = 8
+
+
+def sweep(seed: int, **last) -> list[Extrapolation]:
+    """Trainings of one slope; the last one may be another."""
+    seeds = range(N_SWEEP * seed, N_SWEEP * (seed + 1))
+    return [training(one, **(last if one == seeds[-1] else {})) for one in seeds]
+
+
+@pytest.mark.slow
+def test_with_one_slope_the_error_bar_covers_as_often_as_it_says() -> None:
+    """In 60 sweeps of eight; the runs of one share an error, and so do not miss independently."""
+    found = [one for seed in range(60) for one in share_slope(sweep(seed))]
+    off = np.array([(one.energy - EXACT) / one.error for one in found if one.energy and one.error])
+    assert len(off) == 60 * N_SWEEP
+    assert abs(off.mean()) < 0.2
+    assert 0.60 < np.mean(np.abs(off) < 1.0) < 0.76
+
+
+def test_a_run_without_a_line_has_that_of_its_sweep() -> None:
+    """Its variance did not fall, as where it starts from a neighbour's parameters."""
+    own = sweep(0, fall=0.001)
+    assert own[-1].energy is None
+    shared = share_slope(own)
+    assert len({one.slope for one in shared}) == 1
+    assert shared[-1].energy == pytest.approx(EXACT, abs=4.0 * (shared[-1].error or 0.0))
+    assert (shared[-1].error or 1.0) < 0.1 * SLOPE * LAST_VARIANCE
+
+
+def test_slopes_that_disagree_make_all_errors_larger() -> None:
+    """One of eight has twice the slope."""
+    alike, unlike = share_slope(sweep(1)), share_slope(sweep(1, slope=2.0 * SLOPE))
+    assert (unlike[0].error or 0.0) > 3.0 * (alike[0].error or 1.0)
+
+
+def test_one_line_is_no_slope_of_a_sweep() -> None:
+    """And says so of every run."""
+    short = [training(seed, n=100) for seed in range(3)]
+    found = share_slope([training(9), *short])
+    assert {one.why for one in found} == {"1 of 4 runs of the sweep have a line, 2 are needed"}
+    assert found[0].energy is None
+
+
+def test_seeds_of_one_slope_do_not_average_its_error_away() -> None:
+    """Four seeds know their mean half as well as one, but none knows the slope any better."""
+    point = Extrapolation(-1.0, 5.0, 1.0, "", shared_error=3.0)
+    pooled = pool_extrapolations([point] * 4)
+    assert pooled.energy == pytest.approx(-1.0)
+    assert pooled.error == pytest.approx((3.0**2 + (4.0 / 2.0) ** 2) ** 0.5)

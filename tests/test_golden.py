@@ -108,12 +108,13 @@ def test_its_logs_can_be_read(shell: Shell) -> None:
     assert "submitit" in shell.run("logs", "--err", ON_SLURM).stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "run_id",
     [
         CANCELLED,
         *(
-            pytest.param(run_id, marks=pytest.mark.slow)
+            pytest.param(run_id, marks=pytest.mark.full_matrix)
             for run_id in EXPECTED["resumed"]
             if run_id != CANCELLED
         ),
@@ -128,6 +129,7 @@ def test_what_was_cancelled_goes_on_to_the_numbers_of_its_own_release(
     assert_energies(RunDir(shell.runs / run_id), EXPECTED["resumed"][run_id])
 
 
+@pytest.mark.slow
 def test_what_was_finished_goes_on_for_longer(shell: Shell) -> None:
     """In a run of its own, under the id that ddd29ed gave it, from a copy of what there is."""
     longer = EXPECTED["longer"]

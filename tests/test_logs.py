@@ -62,6 +62,7 @@ def turn(run: RunDir) -> None:
     os.replace(log.current, log.previous)
 
 
+@pytest.mark.slow
 def test_a_reader_that_keeps_up_gets_every_line_once_whenever_the_log_turns(run, tmp_path):
     reader, read, progress = LogReader(run.log_of(0)), b"", tmp_path / "n_read"
     progress.write_text("0")

@@ -2,7 +2,11 @@
 
 import re
 
-from vmcjob.plan import Task, make_plan
+import pytest
+
+from vmcjob.errors import SpecError
+from vmcjob.plan import Task, make_longer, make_plan
+from vmcjob.scheduler.records import make_record
 from vmcjob.spec import parse_spec
 
 DIATOMIC = """
@@ -62,3 +66,76 @@ def test_a_point_alone_has_the_name_that_it_has_in_the_sweep() -> None:
     """A run of the sweep is reused by the spec of that one molecule, and the other way round."""
     alone = 'name = "h2"\n[system]\natoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]\n'
     assert tasks(alone)[0].run_id == tasks(DIATOMIC.format(keys=""))[1].run_id
+
+
+CHAIN = """
+name = "h2"
+seeds = [3, 4]
+[system]
+atoms = [["H", 0, 0, 0], ["H", 0, 0, "{{R}}"]]
+[pretrain]
+steps = 70
+active_space = [2, 2]
+[train]
+start_from = "@previous"
+[sweep]
+R = [{values}]
+"""
+
+
+def test_in_a_chain_each_run_starts_from_the_nearest_listed_before_of_its_own_seed() -> None:
+    """Two ways from the middle; of two as near, the later one; only the first is pretrained."""
+    found = tasks(CHAIN.format(values="1.5, 1.0, 0.5, 2, 1.25"))
+    by_id = {task.run_id: task for task in found}
+    starts = {}
+    for task in found:
+        origin = by_id.get(task.spec.train.start_from or "")
+        assert origin is None or origin.seed == task.seed
+        assert (task.spec.pretrain.steps, len(task.spec.pretrain.active_space)) == (
+            (70, 2) if origin is None else (0, 0)
+        )
+        starts[task.point["R"]] = None if origin is None else origin.point["R"]
+    assert starts == {1.5: None, 1.0: 1.5, 0.5: 1.0, 2: 1.5, 1.25: 1.0}
+
+
+def test_runs_of_a_chain_keep_their_names_when_it_grows() -> None:
+    """What is there already is not computed again when a distance is added."""
+    short, long = (
+        tasks(CHAIN.format(values="1.4, 1.2")),
+        tasks(CHAIN.format(values="1.4, 1.2, 1.0")),
+    )
+    assert short == long[: len(short)]
+
+
+def test_seeds_of_a_chain_are_pooled_though_each_has_a_start_of_its_own() -> None:
+    """Not with another point, another training before, or other evaluation steps."""
+    plain = tasks(CHAIN.format(values="1.4, 1.2, 1.0"))
+    other = tasks(CHAIN.format(values="1.4, 1.2, 1.0").replace("70", "80"))
+    longer = [make_longer(task, 10) for task in plain]
+    pools = [
+        {make_record("h2.toml", task).calculation_sha256 for task in (one, two)}
+        for found in (plain, other, longer)
+        for one, two in zip(found[::2], found[1::2], strict=True)
+    ]
+    assert [len(digests) for digests in pools] == [1] * 9
+    assert len(set.union(*pools)) == 9
+
+
+@pytest.mark.parametrize(
+    "sweep",
+    [
+        "",
+        '[sweep]\n"optimizer.damping" = [1e-3]\nR = [1.0, 1.2]',
+        '[sweep]\n"optimizer.kind" = ["spring", "kfac"]',
+    ],
+)
+def test_a_chain_needs_one_line_of_numbers(sweep: str) -> None:
+    text = (
+        CHAIN.partition("[sweep]")[0]
+        .format()
+        .replace('"{R}"', "1.4" if "R" not in sweep else '"{R}"')
+    )
+    with pytest.raises(
+        SpecError, match=r'start_from: "@previous" goes along \[sweep\]; expected one'
+    ):
+        tasks(text + sweep)

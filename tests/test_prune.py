@@ -3,6 +3,7 @@
 import fcntl
 import json
 import os
+import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +12,10 @@ import pytest
 
 from tests.cli.shell import Shell, busy_slot, finish
 from tests.runs import make_record, make_run, sleeping_process
+from tests.store import reference
 from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.store.archive import pack, remove_directory
+from vmcjob.store.files import archive_of
 
 DAY_S = 86400.0
 
@@ -124,7 +128,9 @@ def test_a_state_in_which_something_will_happen_cannot_be_named(shell, state):
     done = shell.run("prune", "--state", state)
     assert done.returncode == 2
     assert f"got '{state}'" in done.stderr
-    assert "cancelled, dead, diverged, failed, finished, new, preempted" in done.stderr
+    assert "blocked, cancelled, dead, diverged, exhausted, failed, finished, new, preempted" in (
+        done.stderr
+    )
 
 
 def test_a_run_that_is_locked_stays_and_is_named(shell):
@@ -209,3 +215,59 @@ def test_what_killed_commands_left_behind_goes_and_links_are_not_followed(shell)
     assert ("remains", remains.name) in prune(shell)
     assert not remains.exists()
     assert (outside / "precious").exists()
+
+
+def make_archived(shell: Shell, name: str) -> RunDir:
+    """An old run with results that were archived, and are in their directory still."""
+    run = make(shell, name, 40)
+    shutil.rmtree(run.store_path)
+    reference.go_on(reference.create(run.store_path, run_id=run.path.name))
+    assert pack(run.store_path, run.path.name) is None
+    age(run.store_path, 40)
+    return run
+
+
+def test_archives_stay_whatever_is_named(shell):
+    """Of runs in a named state too, and of results that were put aside; what stays is told."""
+    run, other = make_archived(shell, "archived"), make(shell, "other", 40)
+    remove_directory(run.store_path)
+    done = shell.run("prune", "--state", "finished", "--json")
+    assert done.returncode == 0, done.stderr
+    document = json.loads(done.stdout)
+    assert [(item["what"], item["of"]) for item in document["items"]] == [
+        ("run", other.path.name),
+        ("log", run.path.name),
+    ]
+    assert document["archived"] == [run.path.name]
+    aside = run.start_over(make_record(run.path.name), 'name = "h2"\n')
+    shell.run("prune", "--state", "new", "--older-than", "0")
+    assert not run.path.exists()
+    assert archive_of(aside.store_path).is_file()
+
+
+def test_what_is_archived_goes_where_it_is_not_if_that_is_asked_for(shell):
+    """Once they are found equal, and not before they are old."""
+    run = make_archived(shell, "archived")
+    run.log_path.unlink()
+    assert prune(shell) == []
+    assert prune(shell, "--archived", "--older-than", "41") == []
+    assert prune(shell, "-n", "--archived") == [("copy", run.path.name)]
+    assert run.store_path.is_dir()
+    assert prune(shell, "--archived") == [("copy", run.path.name)]
+    assert not run.store_path.exists()
+    assert archive_of(run.store_path).is_file()
+    assert prune(shell, "--archived") == []
+    reference.assert_holds(run.store_path, reference.N_COMMITS)
+
+
+def test_a_directory_that_is_not_equal_to_its_archive_stays_and_is_named(shell):
+    """A dry run foretells that, too; what is equal goes all the same."""
+    differs, equal = make_archived(shell, "differs"), make_archived(shell, "equal")
+    (differs.store_path / "evaluate/energy/c/0").unlink()
+    for option, is_there in (("-n", True), ("--json", False)):
+        done = shell.run("prune", "--archived", option)
+        assert done.returncode == 1
+        assert f"{archive_of(differs.store_path)}: has not the files of run.zarr" in done.stderr
+        assert f"copy  {equal.path.name}" in done.stdout or option == "--json"
+        assert equal.store_path.is_dir() is is_there
+    assert differs.store_path.is_dir()

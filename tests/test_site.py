@@ -1,5 +1,6 @@
 """Site profiles: which one is taken, and what it says."""
 
+import shlex
 from pathlib import Path
 
 import pytest
@@ -115,3 +116,30 @@ def test_folders_of_images_are_filled_in_like_other_paths(tmp_path: Path) -> Non
     assert site.container.image_folders == ("/shared/images", "/home/ada/own")
     with pytest.raises(SpecError, match=r"container.image_folders: .* no variable SHARED"):
         load_site(path, {"HOME": "/home/ada"})
+
+
+def test_the_command_that_is_told_of_ends_can_be_started_from_anywhere(tmp_path: Path) -> None:
+    """Words are those of a shell; what is no path, like an address, stays as it stands."""
+    text = """notify = "~/bin/notify --to $USER 'two words' http://host//x" """
+    site = load_site(profile(tmp_path, text), {"HOME": "/home/ada", "USER": "ada"})
+    assert site.notify is not None
+    words = shlex.split(site.notify)
+    assert words == ["/home/ada/bin/notify", "--to", "ada", "two words", "http://host//x"]
+
+
+@pytest.mark.parametrize(
+    ("command", "words"),
+    [
+        ("notify 'me", "not a command: no closing quotation; quote it as for a shell"),
+        ("./notify", "./notify starts at the current directory, and runs have others; expected a"),
+        ("$NOBODY/notify", "the environment has no variable NOBODY"),
+        (" ", "names no program"),
+        ("", "expected a string of one line"),
+    ],
+)
+def test_a_command_that_cannot_be_meant_is_told(tmp_path: Path, command: str, words: str) -> None:
+    path = profile(tmp_path, f'notify = "{command}"')
+    with pytest.raises(SpecError) as raised:
+        load_site(path, {"HOME": "/home/ada"})
+    assert f"{path}:1:10: notify: " in str(raised.value)
+    assert words in str(raised.value)

@@ -1,20 +1,29 @@
 """One finished run as the table needs it: its energy, and all that is told about it."""
 
 import math
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from signal import Signals
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vmcjob.errors import StoreError
-from vmcjob.extrapolation import Extrapolation, extrapolate
-from vmcjob.stats import Estimate, estimate
+from vmcjob.extrapolation import Extrapolation, Point, extrapolate, share_slope
+from vmcjob.parallel import ALONE_S, Killed, compute
+from vmcjob.stats import Estimate, estimate, standard_error
 from vmcjob.store import RunStore, peek
+from vmcjob.store.layout import Phase
 from vmcjob.verdict import Trend, findings, trend
 
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
+NEEDED: Mapping[Phase, tuple[str, ...]] = {
+    "evaluate": ("energy", "variance", "wall_time"),
+    "train": ("energy", "variance"),
+}
+"""Of the columns of a store: reading the others would take twice the time."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +61,69 @@ class UnusableError(Exception):
     """Why a run cannot be in the table."""
 
 
+Attempts = Callable[[Sequence[RunResult]], Iterable[Evaluated | UnusableError]]
+"""Of each of some runs, in their order, its energy, or why it has none."""
+
+
+def attempt_all(
+    runs: Sequence[RunResult], n_processes: int = 1, alone_s: float = ALONE_S
+) -> Iterator[Evaluated | UnusableError]:
+    """`Attempts` in so many processes; for a moment at first in this one alone."""
+    for run, found in zip(runs, compute(attempt, runs, n_processes, alone_s), strict=True):
+        if isinstance(found, Killed):
+            how = f"{Signals(found.signal).name} ended the process that was reading its results"
+            yield UnusableError(f"{run.state.lower()}: {how}")
+        else:
+            yield found
+
+
+def share_slopes(attempts: Attempts) -> Attempts:
+    """The same with one slope for the extrapolations of each sweep.
+
+    Runs are of one sweep that differ in their seed and in the point of the sweep alone.
+    """
+
+    def attempt_together(runs: Sequence[RunResult]) -> Iterator[Evaluated | UnusableError]:
+        found = list(attempts(runs))
+        sweeps: dict[object, dict[str, Extrapolation]] = defaultdict(dict)
+        for item in found:
+            if isinstance(item, Evaluated):
+                sweeps[_sweep(item.run)][item.run.run_id] = item.extrapolation
+        shared: dict[str, Extrapolation] = {}
+        for own in sweeps.values():
+            shared |= dict(zip(own, share_slope(list(own.values())), strict=True))
+        for item in found:
+            if isinstance(item, Evaluated):
+                yield item._replace(extrapolation=shared[item.run.run_id])
+            else:
+                yield item
+
+    return attempt_together
+
+
+def _sweep(run: RunResult) -> object:
+    method = frozenset((key, x) for key, x in run.method.items() if key not in run.point)
+    return run.name, frozenset(run.point), method
+
+
+def attempt(run: RunResult) -> Evaluated | UnusableError:
+    """`evaluate`, whatever comes of it."""
+    try:
+        return evaluate(run)
+    except UnusableError as error:
+        return error
+
+
 def evaluate(run: RunResult) -> Evaluated:
     """The energy of one finished run; an `UnusableError` for any other."""
     if run.state != FINISHED and not peek.exists(run.store_path):
         raise UnusableError(f"{run.state.lower()}: no results yet")
     try:
         store = RunStore.open(run.store_path, run_id=run.run_id)
-        done, planned = store.n_committed, store.n_planned
+        done, planned = store.n_committed, store.n_due
         if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
             raise UnusableError(f"{run.state.lower()}: {_standing(done, planned)}")
-        series, train = store.series("evaluate"), store.series("train")
+        series, train = (store.series(phase, names) for phase, names in NEEDED.items())
         start = store.hartree_fock()
     except StoreError as error:
         raise UnusableError(f"{run.state.lower()}: {error}") from error
@@ -85,7 +147,9 @@ def evaluate(run: RunResult) -> Evaluated:
         findings=findings(train, series, result, hartree_fock),
         trend=trend(train["energy"]),
         extrapolation=extrapolate(
-            train["energy"], train["variance"], result, estimate(series["variance"])
+            train["energy"],
+            train["variance"],
+            Point(variance, standard_error(series["variance"]), result.mean, result.error),
         ),
     )
 

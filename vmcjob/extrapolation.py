@@ -9,12 +9,13 @@ which ends at E₀ (Kwon, Ceperley and Martin 1993; for networks arXiv:2010.0193
 an assumption, and not a bound: E₀ stands beside an energy, never in its place.
 """
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.stats import Estimate, estimate
+from vmcjob.stats import standard_error
 
 N_BLOCKS = 20
 """Of the second half of a training: points of the line."""
@@ -23,9 +24,20 @@ MIN_BLOCK = 10
 MIN_CORRELATION = 0.9
 MIN_RATIO = 1.2
 """Of the largest to the least variance: a line needs length."""
+MIN_LINES = 2
+"""Of the runs of a sweep that are to share a slope: one alone has nobody to agree with."""
 MAX_ITERATIONS = 50
 MAX_DEVIATION = 2.0
 """Standard deviations of χ² beyond which points scatter more than their errors allow."""
+
+
+class Point(NamedTuple):
+    """Of a line: a variance and an energy, each with its error; hartree², hartree."""
+
+    x: float
+    dx: float
+    y: float
+    dy: float
 
 
 class Extrapolation(NamedTuple):
@@ -35,52 +47,87 @@ class Extrapolation(NamedTuple):
     error: float | None
     slope: float | None  # k, hartree⁻¹
     why: str  # empty where there is one
+    slope_error: float = math.nan
+    end: Point | None = None
+    shared_error: float = 0.0  # the part of the error that runs of one slope have together
 
 
-def extrapolate(
-    energies: np.ndarray, variances: np.ndarray, last: Estimate, last_variance: Estimate
-) -> Extrapolation:
+def extrapolate(energies: np.ndarray, variances: np.ndarray, end: Point) -> Extrapolation:
     """E₀ from the training's energies and variances, by step, and from those of the evaluation."""
     half = len(energies) // 2
     length = half // N_BLOCKS
     if length < MIN_BLOCK:
-        return _refused(f"a training of {len(energies)} steps is too short for a line")
+        return _refused(f"a training of {len(energies)} steps is too short for a line", end)
     x, dx = _means(variances, length)
     y, dy = _means(energies, length)
     ratio = float(x.max() / max(x.min(), np.finfo(float).tiny))
     if ratio < MIN_RATIO:
-        return _refused(f"the variance fell by a factor of {ratio:.2f} only")
+        return _refused(f"the variance fell by a factor of {ratio:.2f} only", end)
     correlation = float(np.corrcoef(x, y)[0, 1]) if np.ptp(y) > 0.0 else 0.0
     if not correlation > MIN_CORRELATION:
-        return _refused(f"energy and variance are correlated by {correlation:.2f} only")
-    x, dx = np.append(x, last_variance.mean), np.append(dx, last_variance.error)
-    y, dy = np.append(y, last.mean), np.append(dy, last.error)
+        return _refused(f"energy and variance are correlated by {correlation:.2f} only", end)
+    x, dx = np.append(x, end.x), np.append(dx, end.dx)
+    y, dy = np.append(y, end.y), np.append(dy, end.dy)
     dy = np.maximum(dy, np.spacing(np.abs(y)))  # what never changes still has its rounding
     line = fit_line(x, dx, y, dy)
     if line.slope <= 0.0:
-        return _refused("the energy does not fall with the variance")
-    if line.offset >= last.mean:
-        return _refused("the line ends above the energy")
-    return Extrapolation(line.offset, line.error, line.slope, "")
+        return _refused("the energy does not fall with the variance", end)
+    if line.offset >= end.y:
+        return _refused("the line ends above the energy", end)
+    return Extrapolation(line.offset, line.error, line.slope, "", line.slope_error, end)
 
 
 def pool_extrapolations(found: Sequence[Extrapolation]) -> Extrapolation:
     """The mean of several runs', weighed by their errors; where one has none, its reason."""
-    known = [(one.energy, one.error, one.slope) for one in found if not one.why]
+    known = [(one.energy, one.error, one.slope, one.shared_error) for one in found if not one.why]
     if len(known) < len(found):
         return _refused(next(one.why for one in found if one.why))
-    energies, errors, slopes = np.array(known, float).T
+    energies, errors, slopes, shared = np.array(known, float).T
+    own = np.sqrt(np.maximum(errors**2 - shared**2, 0.0))
+    weights = 1.0 / np.maximum(own, np.spacing(np.abs(energies))) ** 2
+    energy, slope, common = (
+        float(np.average(x, weights=weights)) for x in (energies, slopes, shared)
+    )
+    error = math.hypot(float(weights.sum()) ** -0.5, common)
+    return Extrapolation(energy, error, slope, "", shared_error=common)
+
+
+def share_slope(found: Sequence[Extrapolation]) -> list[Extrapolation]:
+    """The same of runs of one sweep, with one slope for all of them, of those that have a line.
+
+    The slope is the mean of theirs, weighed by its errors, which are wider where they disagree by
+    more. What each run then has is E₀ = E − k σ² of its evaluation: so energies along a curve are
+    all extrapolated alike, also where a run of its own has no line.
+    """
+    known = [(one.slope, one.slope_error) for one in found if not one.why]
+    if len(known) < MIN_LINES:
+        why = f"{len(known)} of {len(found)} runs of the sweep have a line, {MIN_LINES} are needed"
+        return [_refused(why, one.end) for one in found]
+    slopes, errors = np.array(known, float).T
     weights = 1.0 / errors**2
-    energy, slope = (float(np.average(x, weights=weights)) for x in (energies, slopes))
-    return Extrapolation(energy, float(weights.sum()) ** -0.5, slope, "")
+    slope = float(np.average(slopes, weights=weights))
+    chi2 = float(np.sum(weights * (slopes - slope) ** 2)) / (len(known) - 1)
+    slope_error = (max(chi2, 1.0) / float(weights.sum())) ** 0.5
+    return [_with_slope(one, slope, slope_error) for one in found]
+
+
+def _with_slope(one: Extrapolation, slope: float, slope_error: float) -> Extrapolation:
+    """E₀ of a line of this slope through the evaluation."""
+    if one.end is None:
+        return one
+    x, dx, y, dy = one.end
+    shared = x * slope_error
+    error = math.hypot(dy, slope * dx, shared)
+    return Extrapolation(y - slope * x, error, slope, "", slope_error, one.end, shared)
 
 
 class Line(NamedTuple):
-    """y = offset + slope x, and the standard error of the offset."""
+    """y = offset + slope x, and the standard errors of both."""
 
     offset: float
     slope: float
     error: float
+    slope_error: float
 
 
 def fit_line(x: np.ndarray, dx: np.ndarray, y: np.ndarray, dy: np.ndarray) -> Line:
@@ -106,7 +153,7 @@ def fit_line(x: np.ndarray, dx: np.ndarray, y: np.ndarray, dy: np.ndarray) -> Li
     dof = len(x) - 2
     chi2 = float(np.sum(weight * (y - offset - slope * x) ** 2)) / dof
     excess = chi2 if chi2 > 1.0 + MAX_DEVIATION * (2.0 / dof) ** 0.5 else 1.0
-    return Line(offset, slope, (square * excess) ** 0.5)
+    return Line(offset, slope, (square * excess) ** 0.5, (excess / spread) ** 0.5)
 
 
 class _Moved(NamedTuple):
@@ -135,10 +182,10 @@ def _means(series: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
     steps = np.arange(length) - 0.5 * (length - 1)
     blocks = series[-N_BLOCKS * length :].reshape(N_BLOCKS, length)
     means = blocks.mean(axis=1)
-    slopes = (blocks @ steps) / (steps @ steps)
+    slopes = np.sum(blocks * steps, axis=1) / np.sum(steps * steps)
     left = blocks - means[:, None] - slopes[:, None] * steps
-    return means, np.array([estimate(block).error for block in left])
+    return means, np.array([standard_error(block) for block in left])
 
 
-def _refused(why: str) -> Extrapolation:
-    return Extrapolation(None, None, None, why)
+def _refused(why: str, end: Point | None = None) -> Extrapolation:
+    return Extrapolation(None, None, None, why, end=end)

@@ -6,14 +6,13 @@ lacks one is told so in a sentence.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from vmcjob.columns import Axis, Column
-from vmcjob.errors import UsageError
+from vmcjob.optional import load
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -124,15 +123,5 @@ def _column(values: Sequence[Any]) -> np.ndarray:
     return np.array(["" if value is None else str(value) for value in values])
 
 
-def _load(name: str) -> Any:  # a module: pyright knows those that are installed
-    """An optional package; UsageError says how to get it."""
-    try:
-        return import_module(name)
-    except ModuleNotFoundError as error:
-        package = name.partition(".")[0]
-        if error.name not in (name, package):
-            raise
-        raise UsageError(
-            f"this needs the package {package}, which is not installed: "
-            "pip install 'vmcjob[notebook]' brings it"
-        ) from None
+def _load(name: str) -> Any:  # a module
+    return load(name, "notebook")

@@ -16,6 +16,7 @@ EXIT_CODES: Mapping[Outcome, int] = {
     Outcome.FAILED: 1,
     Outcome.DIVERGED: DivergedError.exit_code,
     Outcome.PREEMPTED: STOPPED,
+    Outcome.EXHAUSTED: STOPPED,
 }
 """Of a worker, and of a job whose supervisor has nothing else to say."""
 
@@ -31,8 +32,11 @@ ENDS_WORKER = (signal.SIGTERM, signal.SIGINT, STOP)
 """What a worker stops at its next checkpoint for."""
 ORPHANED = signal.SIGHUP
 """What a worker calls it when its supervisor has gone and nobody has sent it anything."""
+OUT_OF_MEMORY = "out of memory; use fewer sampler.walkers or a smaller ansatz"
+"""What a worker says in its outcome when it got no memory."""
 DEADLINE = "deadline"
 CANCEL = "cancel"
+BUDGET = "budget"
 """Reasons to stop a worker beside the names of signals, as they stand in attempts.jsonl."""
 
 SUPERVISED = "VMCJOB_SUPERVISED"

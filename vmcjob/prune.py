@@ -1,4 +1,7 @@
-"""What of a runs root nobody needs any more: found by state and age, and removed under locks."""
+"""What of a runs root nobody needs any more: found by state and age, and removed under locks.
+
+Archives stay, whoever is asked to go: somebody has made them to keep them.
+"""
 
 import os
 import re
@@ -13,6 +16,7 @@ from vmcjob.errors import RunDirError
 from vmcjob.rundir import OLD, RunDir, list_runs
 from vmcjob.scheduler import job_folders
 from vmcjob.status import Row, State
+from vmcjob.store.files import archive_of
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
 REMOVABLE = frozenset(state for state in State if not state.is_active)
@@ -26,6 +30,7 @@ class Kind(StrEnum):
     JOB = "job"  # script, request and logs of a job that no unfinished run refers to
     ASIDE = "aside"  # results that `rerun` has put aside
     RUN = "run"  # everything of a run, its results too
+    COPY = "copy"  # results in their directory, of a run that has them in an archive too
     REMAINS = "remains"  # of a command that was killed
 
 
@@ -48,6 +53,7 @@ class Policy:
 
     before: float  # what was changed after this moment stays, seconds since the epoch
     states: frozenset[State] = frozenset()  # runs of these go as a whole
+    copies: bool = False  # what is archived goes where it is not
 
 
 def find(root: Path, rows: Sequence[Row], policy: Policy, *, is_all: bool) -> list[Item]:
@@ -69,11 +75,15 @@ def find(root: Path, rows: Sequence[Row], policy: Policy, *, is_all: bool) -> li
 def remove(item: Item) -> None:
     """Remove it; RunDirError, and it stays, if somebody is at work there or forbids it.
 
-    To be called under the runs root's lock, so that nobody decides meanwhile to start the run.
+    To be called under the runs root's lock, so that nobody decides meanwhile to start the run. But
+    a copy is compared first with its archive, which takes long: StoreError if they differ.
     """
     try:
         if item.run is None:
             _remove_all(item.paths)
+        elif item.kind is Kind.COPY:
+            with item.run.lock():
+                _remove_copy(item.run)
         else:
             with item.run.lock():
                 _remove_all(item.paths)
@@ -83,12 +93,39 @@ def remove(item: Item) -> None:
 
 
 def _of_runs(rows: Iterable[Row], policy: Policy) -> Iterator[Item]:
-    """Runs in one of the named states, and the logs of those that have finished."""
+    """Runs in one of the named states, and the logs and copies of those that have finished."""
     for row in rows:
-        if row.state in policy.states & REMOVABLE:
+        has_archive = _has_archive(row.run)
+        if row.state in policy.states & REMOVABLE and not has_archive:
             yield _item(Kind.RUN, row.run_id, [row.run.path], row.run, _last_change(row.run))
-        elif row.state is State.FINISHED and (logs := row.run.log_files()):
-            yield _item(Kind.LOG, row.run_id, logs, row.run)
+        elif row.state is State.FINISHED:
+            if logs := row.run.log_files():
+                yield _item(Kind.LOG, row.run_id, logs, row.run)
+            if policy.copies and has_archive and row.run.store_path.is_dir():
+                yield _item(Kind.COPY, row.run_id, [row.run.store_path], row.run)
+
+
+def kept(rows: Iterable[Row], policy: Policy) -> list[str]:
+    """Runs in one of the named states that stay, for they are archived."""
+    return [row.run_id for row in rows if row.state in policy.states and _has_archive(row.run)]
+
+
+def require_archived(item: Item) -> None:
+    """StoreError if a copy and its archive differ, so that it would not be removed."""
+    from vmcjob.store.archive import require_equal
+
+    for path in item.paths:
+        require_equal(path)
+
+
+def _has_archive(run: RunDir) -> bool:
+    return archive_of(run.store_path).exists()
+
+
+def _remove_copy(run: RunDir) -> None:
+    from vmcjob.store.archive import remove_directory  # needs Zarr, as nothing else here
+
+    remove_directory(run.store_path)
 
 
 def _aside(root: Path, rows: Iterable[Row], is_all: bool) -> Iterator[Item]:
@@ -96,7 +133,7 @@ def _aside(root: Path, rows: Iterable[Row], is_all: bool) -> Iterator[Item]:
     names = {row.run_id for row in rows}
     for path in (root / OLD).glob("*"):
         run = RunDir(path)
-        if is_all or path.stem in names:
+        if (is_all or path.stem in names) and not _has_archive(run):
             yield _item(Kind.ASIDE, path.name, [path], run, _last_change(run))
 
 

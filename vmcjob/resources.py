@@ -1,9 +1,9 @@
 """What may be asked of a batch system, and how it is written: the words of sbatch."""
 
-from dataclasses import dataclass, field
-from typing import Annotated, Any  # Any: fields of several types
+from dataclasses import dataclass, field, replace
+from typing import Annotated, Any, Final  # Any: fields of several types
 
-from vmcjob.document import accept, expected, format_short, keys_of, matching
+from vmcjob.document import accept, between, expected, format_short, keys_of, matching
 from vmcjob.errors import UsageError
 
 ONE_LINE = matching(r"[^\x00-\x1f\x7f]+", "a string of one line")
@@ -27,6 +27,37 @@ def memory_mb(text: str) -> int:
     """Megabytes of an amount of memory, 1024 of them to a gigabyte as in SLURM."""
     amount = text.removesuffix("B")
     return int(amount[:-1]) * 1024 ** "MGT".index(amount[-1])
+
+
+@dataclass(frozen=True)
+class Retries:
+    """How many times a run on a cluster goes on by itself after what is no fault of its own.
+
+    What diverges is sent back within its job (`train.rollbacks`); what has come to the end of its
+    wall time goes on as long as it takes.
+    """
+
+    preemption: Annotated[
+        int | None, between(0, 1000), "times that its job may be taken away; any number"
+    ] = None
+    node_failure: Annotated[
+        int | None,
+        between(0, 1000),
+        "times that its node may fail, or its job be killed without a warning; any number",
+    ] = None
+    out_of_memory: Annotated[
+        int | None,
+        between(0, 1000),
+        "times that it begins again at its last commit where memory was lacking; 0",
+    ] = None
+
+    def over(self, others: "Retries") -> "Retries":
+        """What is said here, and where nothing is, what the others say."""
+        said = {key: value for key, value in vars(self).items() if value is not None}
+        return replace(others, **said)
+
+
+DEFAULT_RETRIES: Final = Retries()
 
 
 @dataclass(frozen=True)

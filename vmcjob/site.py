@@ -1,6 +1,7 @@
 """The site profile: what this machine is, where its runs live, how it wants to be asked."""
 
 import re
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Annotated
 
 from vmcjob.document import Document, Reader, at_least, matching
 from vmcjob.errors import NotFoundError
-from vmcjob.resources import DIGEST, ONE_LINE, WALL_TIME, Request
+from vmcjob.resources import DEFAULT_RETRIES, DIGEST, ONE_LINE, WALL_TIME, Request, Retries
 
 _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
@@ -64,8 +65,14 @@ class Site:
         int, at_least(1), "runs at a time without a scheduler, in all roots"
     ] = 1
     private: Annotated[bool, "whether what is written is closed to all other users"] = False
+    notify: Annotated[
+        str | None,
+        ONE_LINE,
+        "a command that is told of ends of runs and submissions, by JSON on its standard input",
+    ] = None
     slurm: Slurm = Slurm()
     container: Containers = Containers()
+    retries: Retries = DEFAULT_RETRIES
 
 
 def load_site(profile: Path | None, environ: Mapping[str, str]) -> Site:
@@ -100,6 +107,7 @@ def _read(path: Path, environ: Mapping[str, str]) -> Site:
     except KeyError as problem:
         words = f"the environment has no variable {problem.args[0]}"
         return reader.finish(reader.complain(("runs",), words))
+    site = _fill_in_notify(reader, site, environ)
     for key in ("image", "compile_cache"):
         if (value := getattr(site.container, key)) is None:
             continue
@@ -117,8 +125,35 @@ def _read(path: Path, environ: Mapping[str, str]) -> Site:
     return replace(site, container=replace(site.container, image_folders=folders))
 
 
+def _fill_in_notify(reader: Reader, site: Site, environ: Mapping[str, str]) -> Site:
+    """With the command that is to be told of ends, as it can be started from any directory."""
+    if site.notify is None:
+        return site
+    try:
+        words = [_substitute(word, environ) for word in shlex.split(site.notify)]
+    except KeyError as problem:
+        words, complaint = [], f"the environment has no variable {problem.args[0]}"
+    except ValueError as problem:
+        words, complaint = [], f"not a command: {str(problem).lower()}; quote it as for a shell"
+    else:
+        complaint = "names no program" if not words or not words[0] else ""
+        if words and "/" in words[0] and not words[0].startswith("/"):
+            complaint = (
+                f"{words[0]} starts at the current directory, and runs have others; expected a "
+                "program on PATH or an absolute path, like ~/bin/notify"
+            )
+    if complaint:
+        return reader.finish(reader.complain(("notify",), complaint))
+    return replace(site, notify=shlex.join(words))
+
+
 def _fill_in(path: str, environ: Mapping[str, str]) -> Path:
     """A path with its leading ~ and its $VARIABLES filled in; KeyError if one is unset."""
-    if path == "~" or path.startswith("~/"):
-        path = f"$HOME{path[1:]}"
-    return Path(_VARIABLE.sub(lambda found: environ[found["braced"] or found["bare"]], path))
+    return Path(_substitute(path, environ))
+
+
+def _substitute(text: str, environ: Mapping[str, str]) -> str:
+    """The same, as it stands: what is no path must not be read as one."""
+    if text == "~" or text.startswith("~/"):
+        text = f"$HOME{text[1:]}"
+    return _VARIABLE.sub(lambda found: environ[found["braced"] or found["bare"]], text)

@@ -15,11 +15,13 @@ class State(StrEnum):
 
     NEW = "NEW"
     QUEUED = "QUEUED"
+    BLOCKED = "BLOCKED"  # it waits for a run that does not go on
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
     FINISHED = "FINISHED"
     CANCELLED = "CANCELLED"
     PREEMPTED = "PREEMPTED"
+    EXHAUSTED = "EXHAUSTED"  # it may not go on, for the budget of its submission is used up
     DIVERGED = "DIVERGED"
     FAILED = "FAILED"
     DEAD = "DEAD"
@@ -28,6 +30,28 @@ class State(StrEnum):
     def is_active(self) -> bool:
         """Whether something will still happen by itself."""
         return self in (State.QUEUED, State.RUNNING, State.STOPPING)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether its turn has not come yet, and somebody may still have it in a queue."""
+        return self in (State.QUEUED, State.BLOCKED)
+
+
+ENDINGS = {  # of a run that others wait for
+    State.NEW: "nobody works on",
+    State.CANCELLED: "was cancelled",
+    State.PREEMPTED: "has stopped half-way",
+    State.EXHAUSTED: "has used up its budget",
+    State.DIVERGED: "has diverged",
+    State.FAILED: "has failed",
+    State.FINISHED: "has lost its results",
+    State.DEAD: "is dead",
+}
+DO_WITHOUT = "vmcjob cancel {}, and submit one that does without it"
+ADVICE = {
+    State.DIVERGED: DO_WITHOUT,  # it begins to no avail
+    State.EXHAUSTED: "raise budget.gpu_hours in its spec, submit that, then resume {}",
+}
 
 
 class Stage(StrEnum):
@@ -49,6 +73,7 @@ class JobState:
     started_at: float | None = None
     is_suspended: bool = False  # its processes stand still, and give no sign of life
     is_ending: bool = False  # its last processes are being ended; it may come back
+    is_hopeless: bool = False  # it waits for a job that has not ended well, and never will
 
 
 Queue = Mapping[Path, JobState]
@@ -171,4 +196,4 @@ def _is_here(seen: Observation) -> bool:
 
 def _is_resumable(outcome: OutcomeRecord) -> bool:
     """Whether the run stopped half-way."""
-    return State(outcome.outcome) is State.PREEMPTED
+    return outcome.outcome in (Outcome.PREEMPTED, Outcome.EXHAUSTED)

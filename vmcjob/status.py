@@ -16,6 +16,9 @@ from vmcjob.rundir import (
     is_disk_full,
 )
 from vmcjob.state import (
+    ADVICE,
+    DO_WITHOUT,
+    ENDINGS,
     NO_QUEUE,
     STALE_S,
     JobState,
@@ -67,6 +70,20 @@ class Row:
     job_id: str | None
 
 
+@dataclass(frozen=True)
+class Block:
+    """Why a run that waits for others will wait for ever, and who has to go on."""
+
+    why: str
+    stopped: tuple[str, ...] = ()  # those whose going on would help, the first one first
+    advice: str = ""  # where that does not help
+
+    def message(self, run_id: str) -> str:
+        """The same with the command that unblocks the run."""
+        again = f"vmcjob resume {' '.join((*self.stopped, run_id))} goes on"
+        return f"{self.why}; {self.advice.format(run_id) or again}"
+
+
 def rows(runs: Iterable[RunDir], queue: Queue = NO_QUEUE) -> tuple[list[Row], list[RunDirError]]:
     """One row per run, and the error of every run that does not say what it is."""
     found: list[Row] = []
@@ -82,8 +99,8 @@ def rows(runs: Iterable[RunDir], queue: Queue = NO_QUEUE) -> tuple[list[Row], li
 def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
     """How one run is doing, now."""
     now = time.time()
-    seen = observe(run, now, queue.get(run.path))
-    state, beat = judge(seen), seen.heartbeat
+    seen, state, block = _see(run, now, queue)
+    beat = seen.heartbeat
     has_energy = beat is not None and not (state is State.FINISHED and run.is_trained_only)
     is_running = state in (State.RUNNING, State.STOPPING)
     return Row(
@@ -92,9 +109,9 @@ def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
         name=seen.record.name,
         point=seen.record.point,
         seed=seen.record.seed,
-        science_sha256=seen.record.science_sha256,
+        science_sha256=seen.record.calculation_sha256,
         state=state,
-        message=_explain(run, state, seen),
+        message=_explain(run, state, seen) if block is None else block.message(run.path.name),
         phase=beat.phase if beat else None,
         step=beat.step if beat else None,
         n_steps=beat.n_steps if beat else None,
@@ -106,6 +123,54 @@ def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
         heartbeat_age_s=max(0.0, now - beat.time) if beat else None,
         job_id=_job_id(seen),
     )
+
+
+def _see(run: RunDir, now: float, queue: Queue) -> tuple[Observation, State, Block | None]:
+    """What was seen of a run, its state, and why it waits in vain if it does."""
+    seen = observe(run, now, queue.get(run.path))
+    state = judge(seen)
+    block = _find_block(run, state, seen, queue)
+    return seen, state if block is None else State.BLOCKED, block
+
+
+def _find_block(run: RunDir, state: State, seen: Observation, queue: Queue) -> Block | None:
+    """Why a run that has not begun yet waits in vain; None if it does not, or waits for nobody.
+
+    Whoever kept it for its turn may have given up meanwhile: a launcher ends, SLURM cancels jobs.
+    """
+    submission, job = seen.submission, seen.job
+    if submission is None or not submission.waits_for or seen.is_cancelled:
+        return None
+    has_begun = submission.started_at is not None or submission.cancelled_at is not None
+    if has_begun or state not in (State.QUEUED, State.DEAD, State.CANCELLED):
+        return None
+    for run_id in submission.waits_for:
+        if block := _why_never(run.beside(run_id), queue):
+            return block
+    if job is not None and job.is_hopeless:
+        return Block(
+            f"waits for the job of {', '.join(submission.waits_for)}, which did not end well"
+        )
+    return None
+
+
+def _why_never(other: RunDir, queue: Queue) -> Block | None:
+    """Why a run that is waited for will not finish; None if it may, or has."""
+    name = other.path.name
+    if not other.exists:
+        return Block(f"waits for {name}, which was removed or moved away", advice=DO_WITHOUT)
+    if other.can_be_begun_with:
+        return None
+    try:
+        _, state, block = _see(other, time.time(), queue)
+    except RunDirError:
+        return Block(f"waits for {name}, which cannot be read", advice=DO_WITHOUT)
+    if block is not None:
+        why = f"waits for {name}, which is blocked"
+        return Block(why, (*block.stopped, name), block.advice)
+    if state.is_active:
+        return None
+    return Block(f"waits for {name}, which {ENDINGS[state]}", (name,), ADVICE.get(state, ""))
 
 
 def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation:
@@ -164,16 +229,26 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     """Why a run waits or has ended: in its own words, else in those of who lost it."""
     outcome, job = seen.outcome, seen.job
     if state is State.QUEUED or (job is not None and job.is_suspended):
-        return job.words if job else ""
+        waits = f"waits for {', '.join(run.open_waits)}" if run.open_waits else ""
+        return waits or (job.words if job else "")
     if state is State.DEAD:
         return (job.words if job else "") or _explain_death(run, seen)
-    if state is State.RUNNING and _is_silent(seen):
-        return SILENT
+    if state is State.RUNNING:
+        return SILENT if _is_silent(seen) else _forecast(seen.heartbeat)
     if state is State.FINISHED and (damage := run.damage):
         return damage
     if state is State.FINISHED and run.is_trained_only:
         return TRAINED_ONLY
     return outcome.message if outcome and not state.is_active else ""
+
+
+def _forecast(beat: Heartbeat | None) -> str:
+    """When an evaluation will have its target error, if it has one."""
+    if beat is None or beat.n_expected is None:
+        return ""
+    if beat.n_expected >= beat.n_steps:
+        return f"its target error is not expected within {beat.n_steps} steps"
+    return f"its target error is expected after {beat.n_expected} steps"
 
 
 def _is_silent(seen: Observation) -> bool:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vmcjob.evaluation import Evaluated, RunResult, UnusableError, evaluate
+from vmcjob.evaluation import Attempts, Evaluated, RunResult, UnusableError, attempt_all
 from vmcjob.extrapolation import pool_extrapolations
 from vmcjob.frames import to_dataframe, to_dataset
 from vmcjob.naming import tell_apart
@@ -126,19 +126,24 @@ class Table:
         return text.getvalue()
 
 
-def make_table(runs: Iterable[RunResult]) -> Table:
-    """One row per system and method, pooled over seeds; every other run excluded with a reason."""
+def make_table(runs: Iterable[RunResult], attempts: Attempts = attempt_all) -> Table:
+    """One row per system and method, pooled over seeds; every other run excluded with a reason.
+
+    `attempts` gets the runs' energies from their stores.
+    """
     found: dict[str, Evaluated] = {}
     excluded: list[Exclusion] = []
-    seen: set[str] = set()
+    distinct: dict[str, RunResult] = {}
     for run in runs:
-        try:
-            if run.run_id in seen:  # counted twice, it would seem to confirm itself
-                raise UnusableError("given twice, counted once")
-            seen.add(run.run_id)
-            found[run.run_id] = evaluate(run)
-        except UnusableError as error:
-            excluded.append(Exclusion(run.run_id, str(error)))
+        if run.run_id in distinct:  # counted twice, it would seem to confirm itself
+            excluded.append(Exclusion(run.run_id, "given twice, counted once"))
+        distinct.setdefault(run.run_id, run)
+    chosen = list(distinct.values())
+    for run, item in zip(chosen, attempts(chosen), strict=True):
+        if isinstance(item, UnusableError):
+            excluded.append(Exclusion(run.run_id, str(item)))
+        else:
+            found[run.run_id] = item
     longer = {item.continues: run_id for run_id, item in found.items() if item.continues}
     groups: dict[tuple[str, str], list[Evaluated]] = defaultdict(list)
     contained: list[Exclusion] = []

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.stats import Estimate, estimate
+from vmcjob.stats import Estimate, standard_error
 
 CERTAIN = 3.0
 """Standard errors beyond which a difference is one."""
@@ -54,18 +54,29 @@ def findings(
 def _against_training(
     train: Series, evaluate: Series, energy: Estimate, n_tail: int
 ) -> Iterator[str]:
-    last = estimate(train["energy"][-n_tail:])
-    rise = energy.mean - last.mean
-    if rise > max(MIN_ENERGY, CERTAIN * float(np.hypot(energy.error, last.error))):
+    tail = train["energy"][-n_tail:]
+    rise = energy.mean - float(np.mean(tail))
+    if rise > max(MIN_ENERGY, CERTAIN * float(np.hypot(energy.error, standard_error(tail)))):
         yield f"lies {_mha(rise)} above the end of its training"
     blocks = train["variance"][len(train["variance"]) % n_tail :].reshape(-1, n_tail)
     lowest = float(np.min(np.median(blocks, axis=1)))
     variance = float(np.median(evaluate["variance"]))
     if variance > MAX_VARIANCE_RATIO * lowest > 0.0:
         yield f"its variance is {variance / lowest:.0f} times the lowest of its training"
-    fall, error = _fall(train["energy"][-2 * n_tail :])
+    fall, error = last_fall(train["energy"])
     if fall > max(MAX_FALL, CERTAIN * error):
         yield f"its training was still falling, by {_mha(fall)} over the last tenth"
+
+
+def last_fall(energies: np.ndarray) -> tuple[float, float]:
+    """By how much a training fell over its last tenth, and the error; NaN of one too short."""
+    n_tail = len(energies) // 10
+    return _fall(energies[-2 * n_tail :]) if n_tail >= MIN_TAIL else (np.nan, np.nan)
+
+
+def is_level(fall: float, error: float) -> bool:
+    """Whether a training has surely come to rest: what it may still gain is not worth a word."""
+    return fall + CERTAIN * error <= MAX_FALL
 
 
 class Trend(NamedTuple):
@@ -99,9 +110,11 @@ def _fall(energies: np.ndarray) -> tuple[float, float]:
     With e the error of the mean of what the line leaves, that of the slope is e √12 / n.
     """
     n = len(energies)
-    slope, offset = np.polyfit(np.arange(n), energies, 1)
-    left = estimate(energies - offset - slope * np.arange(n))
-    return -0.5 * n * float(slope), 0.5 * 12**0.5 * left.error
+    steps = np.arange(n) - 0.5 * (n - 1)
+    # Summed without BLAS: its threads would cost more than they compute.
+    slope = float(np.sum(steps * energies) / np.sum(steps * steps))
+    error = standard_error(energies - slope * steps)
+    return -0.5 * n * slope, 0.5 * 12**0.5 * error
 
 
 def _outliers(energies: np.ndarray, error: float) -> Iterator[str]:

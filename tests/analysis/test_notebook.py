@@ -81,6 +81,7 @@ def test_an_archived_run_is_opened_as_before(runs: Path) -> None:
     xarray.testing.assert_identical(vmcjob.open_run(runs / FINISHED).tree, before)
 
 
+@pytest.mark.slow
 def test_the_wave_function_has_the_energy_that_the_run_measured(runs: Path, double: None) -> None:
     """Its local energies at the last snapshot are those of that step of the evaluation.
 
@@ -137,6 +138,7 @@ def test_what_is_not_installed_is_named_with_its_cure(monkeypatch: pytest.Monkey
         frames.to_dataframe({})
 
 
+@pytest.mark.slow
 def test_the_notebook_of_the_readme_runs(runs: Path) -> None:
     """As printed there, in a process of its own, on a run of ours."""
     (block,) = (

@@ -32,6 +32,7 @@ def told(shell: Shell) -> list[str]:
     return [*done, (shell.cwd / "run.svg").read_text()]
 
 
+@pytest.mark.slow
 def test_an_archived_run_is_read_as_before_and_comes_back(shell):
     """status, show, aggregate and plot; of a store that an earlier release wrote."""
     before = told(shell)

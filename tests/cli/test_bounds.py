@@ -131,6 +131,7 @@ def test_files_without_an_end_are_not_read(shell: Shell) -> None:
 ESCAPE, TURNED = "\x1b[31m", "\u202e"
 
 
+@pytest.mark.slow
 def test_what_others_wrote_is_shown_and_not_obeyed(shell: Shell) -> None:
     """In specs, file names, selectors and messages: as the complaint's own words and as data."""
     name = f"a{ESCAPE}{TURNED}.toml"

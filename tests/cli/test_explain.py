@@ -50,6 +50,7 @@ def test_every_step_from_the_rows_to_the_row_can_be_done_by_hand(results: Shell)
     assert trace.estimate == pool([one, other])
 
 
+@pytest.mark.slow
 def test_the_last_line_is_the_table_s_own(results: Shell) -> None:
     """For people; and --json has the same numbers."""
     shown = results.run("aggregate").stdout.splitlines()[1]
@@ -72,6 +73,7 @@ def test_a_run_without_a_row_is_explained_by_its_reason(results: Shell) -> None:
     assert "h2-0000000002: is in no row: new: no results yet" in done.stderr
 
 
+@pytest.mark.slow
 def test_rows_are_told_apart_by_a_key(results: Shell) -> None:
     """Seeds are pooled unless one asks for each; a column says which is which."""
     rows = json.loads(results.run("aggregate", "--by", "seed", "--json").stdout)["rows"]
@@ -87,6 +89,7 @@ def test_rows_are_told_apart_by_a_key(results: Shell) -> None:
     assert "no run has the key 'sead'; there are seed, " in done.stderr
 
 
+@pytest.mark.slow
 def test_a_table_is_written_as_netcdf(results: Shell) -> None:
     """Every number of the JSON, with its unit; it is replaced, and nothing else is."""
     (row,) = json.loads(results.run("aggregate", "--json").stdout)["rows"]
@@ -104,6 +107,7 @@ def test_a_table_is_written_as_netcdf(results: Shell) -> None:
     assert (results.cwd / "other.nc").read_text() == "not ours"
 
 
+@pytest.mark.slow
 def test_a_table_is_written_as_parquet(results: Shell) -> None:
     """The columns of the CSV with their types."""
     parquet = pytest.importorskip("pyarrow.parquet")

@@ -62,6 +62,7 @@ def drawn(shell: Shell) -> list[str]:
     return sorted(path.name for path in shell.cwd.iterdir() if path.suffix in (".png", ".svg"))
 
 
+@pytest.mark.slow
 def test_each_run_has_a_picture_named_after_it(curve: Shell) -> None:
     """In the working directory, as a PNG, unless one says otherwise."""
     done = curve.run("plot", "h-0000000000", "h2-0000000003")
@@ -90,6 +91,7 @@ def test_a_curve_has_constants_with_errors(curve: Shell) -> None:
     assert "distance (bohr)" in (curve.cwd / "h2.svg").read_text()
 
 
+@pytest.mark.slow
 def test_runs_are_compared_in_one_picture(curve: Shell) -> None:
     """Named after what it is."""
     done = curve.run("plot", "h2", "--compare")
@@ -105,6 +107,21 @@ def test_a_run_that_cannot_be_drawn_does_not_keep_the_others(curve: Shell) -> No
     assert drawn(curve) == ["h2-0000000000.png"]
     assert "h2-0000000001: has no results yet" in done.stderr
     assert "1 of 2 runs could not be drawn" in done.stderr
+
+
+def test_curves_of_two_sweeps_are_drawn_side_by_side(curve: Shell) -> None:
+    """Each with the constants of its own."""
+    for number, (distance, energy) in enumerate(zip(DISTANCE[:11], ENERGY[:11], strict=True)):
+        atoms = f'[["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, {distance}]]'
+        run_id, point = f"warm-00000000{number:02}", {"R": float(distance)}
+        make_finished(curve.runs, run_id, energy + 1e-3, atoms, 50 + number, point=point)
+    done = curve.run("plot", "h2", "warm", "--curve", "-o", "both.svg")
+    assert done.returncode == 0, done.stderr
+    assert [line for line in done.stdout.splitlines() if line.startswith("curve")] == [
+        "curve           h2",
+        "curve           warm",
+    ]
+    assert "difference (mHa)" in (curve.cwd / "both.svg").read_text()
 
 
 def test_a_curve_without_a_minimum_is_drawn_and_says_why(curve: Shell) -> None:

@@ -2,11 +2,22 @@
 
 import json
 import time
+from dataclasses import replace
 
 from tests.cli.shell import Shell, finish
 from tests.runs import make_run
-from vmcjob.rundir import RunDir, Submission
+from vmcjob.rundir import Heartbeat, Phase, RunDir, Submission
+from vmcjob.spec import dump_spec, parse_spec
 
+BEAT = Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2)
+SPEC = """
+name = "h2"
+[system]
+atoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]
+[resources]
+gpus = 2
+time = "04:00:00"
+"""
 SCRIPT = "#!/bin/bash\n#SBATCH --time=10\n"
 ROOT = {"attributes": {"provenance": {"versions": {"jax": "0.10.2"}, "image_sha256": None}}}
 
@@ -92,3 +103,26 @@ def test_a_spec_that_cannot_be_read_is_an_error_after_the_rest_was_shown(shell):
     assert done.returncode == 1
     assert done.stdout.startswith("run ")
     assert "spec.toml: cannot be read: No such file" in done.stderr
+
+
+def test_show_tells_the_device_hours_of_all_attempts(shell):
+    """Two GPUs for an hour and a half hour, and what the last attempt was seen to do, are 4."""
+    run = make_run(shell.runs, "h2-0000000000")
+    (point,) = parse_spec(SPEC, "h2.toml").points
+    run.write_spec_text(dump_spec(point.spec))
+    assert "device hours" not in shell.run("show", "h2").stdout  # of a run that nobody started
+    for event, hours in (("start", 0.0), ("end", 1.0), ("start", 5.0), ("end", 5.5)):
+        run.append_attempt(event, time=1e9 + 3600 * hours)
+    run.append_attempt("start", time=1e9 + 3600 * 7.0, host="n1", pid=7)
+    run.write_heartbeat(replace(BEAT, host="n1", pid=7, time=1e9 + 3600 * 7.5))
+    words = "used       4 device hours in 3 attempts; an attempt may take 8\n"
+    assert words in shell.run("show", "h2").stdout
+    document = json.loads(shell.run("show", "--json", "h2").stdout)
+    assert document["usage"] == {
+        "devices": 2.0,
+        "attempts": 3,
+        "used_hours": 4.0,
+        "is_complete": True,
+        "forecast_hours": None,
+        "asked_hours": 8.0,
+    }

@@ -15,6 +15,7 @@ ATOM = ((0.0, 0.0, 0.0),)
 PAIR = ((0.0, 0.0, 0.0), (0.0, 0.0, 1.4))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "system",
     [
@@ -54,6 +55,7 @@ def test_determinants_take_the_closed_form_behind_their_own_derivative() -> None
     assert "triangular_solve" not in str(jax.make_jaxpr(front)(stack[0]))
 
 
+@pytest.mark.slow
 def test_a_singular_determinant_beside_others_adds_nothing() -> None:
     """0 · ∞ must not spoil the sum: far from all nuclei one determinant underflows first."""
     stack = jax.random.normal(jax.random.key(0), (2, 4, 4))

@@ -39,6 +39,7 @@ def walkers() -> jax.Array:
     return jax.random.normal(jax.random.key(0), (5, N_ELECTRONS, 3))
 
 
+@pytest.mark.slow
 def test_laplacian_equals_the_trace_of_the_hessian(params: Any, walkers: jax.Array):
     """Value, gradient in the shape of the point, and Laplacian, plain and under jit."""
     jet = fwdlap.laplacian(lambda r: log_psi(params, r))
@@ -57,6 +58,7 @@ def test_vmap_over_walkers_gives_each_walker_its_own_laplacian(params: Any, walk
     assert_close(batch, jax.tree.map(lambda *x: jnp.stack(x), *alone))
 
 
+@pytest.mark.slow
 def test_the_laplacian_is_differentiable(params: Any, walkers: jax.Array):
     """Reverse mode over the forward Laplacian equals reverse mode over the Hessian's trace."""
 

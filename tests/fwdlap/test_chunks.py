@@ -27,6 +27,7 @@ def walkers(n: int) -> jax.Array:
     return jnp.asarray(np.random.default_rng(1).normal(size=(n, 6, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n", "fitting", "size"), [(10, 0, 1), (10, None, 10), (10, 3, 2), (10, 4, 5), (11, 4, 4)]
 )
@@ -69,6 +70,7 @@ def by_jvp_of_grad(r: jax.Array) -> jax.Array:
     return -0.5 * (jnp.trace(jax.vmap(push)(jnp.eye(r.size, dtype=r.dtype))) + jnp.sum(value**2))
 
 
+@pytest.mark.slow
 def test_float32_keeps_its_digits_where_determinants_nearly_vanish():
     """J² and tr(MM) cancel near a node of one determinant; with the plain inverse they do not
     round alike: its 95th percentile is 1.3 to 1.5 times that of the loop, as the version of JAX

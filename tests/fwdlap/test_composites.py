@@ -13,6 +13,7 @@ from tests.fwdlap.oracles import check
 from vmcjob import fwdlap
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_a_composition_agrees_with_the_hessian(name: str):
     """Rules that are right one by one must be right together, at the sizes VMC uses them."""
@@ -32,6 +33,7 @@ def test_many_electrons_agree_with_the_hessian_too(name: str):
     check(LARGE[name], jnp.asarray(np.random.default_rng(5).normal(size=(9, 3))))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["ferminet", "psiformer"])
 def test_a_network_keeps_its_laplacian_under_vmap_and_chunking(name: str):
     """Batching rules of what the interpreter emits must not mix walkers."""

@@ -90,6 +90,7 @@ def by_lap_partial(primals: Arrays, jacobians: Arrays, laplacians: Arrays) -> tu
     return value, *push(jacobians, laplacians)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("live", [(True, False, False), (True, True, False), (True, True, True)])
 @pytest.mark.parametrize("symbolic", [True, False], ids=["symbolic", "dense"])
 @pytest.mark.parametrize("way", [by_lap, by_lap_partial])

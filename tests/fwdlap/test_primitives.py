@@ -24,6 +24,7 @@ def electrons(n: int, seed: int = 0) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).normal(size=(n, 3)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_primitive_of_sparse_features_agrees_with_the_hessian(name: str):
     """One- and few-electron features in, whatever comes out: sparse rules must lose nothing."""
@@ -55,6 +56,7 @@ def test_a_primitive_leaves_features_of_one_electron_sparse(name: str):
     assert fwdlap.peak_bytes(second_derivatives, x[None]) < x.size * largest
 
 
+@pytest.mark.slow
 @given(
     name=st.sampled_from(sorted(CASES)),
     left=st.sampled_from(sorted(PATTERNS)),

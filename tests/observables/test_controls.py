@@ -82,6 +82,7 @@ def expected(field, r: Array) -> Array:
     return divergence + 2.0 * jnp.sum(field(r) * jax.grad(log_psi)(r))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("n_electrons", [1, 3])
 def test_controls_are_what_their_fields_say(n_electrons: int) -> None:

@@ -1,12 +1,22 @@
 """Pictures of any run that there may be: whole, broken, too short, or one of many."""
 
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import pytest
+from matplotlib.container import ErrorbarContainer
 
 from vmcjob.curve import Value, fit
-from vmcjob.plot import CurvePoint, RunSeries, draw_comparison, draw_curve, draw_overview, save
+from vmcjob.plot import (
+    CurvePoint,
+    RunSeries,
+    draw_comparison,
+    draw_curve,
+    draw_curves,
+    draw_overview,
+    save,
+)
 from vmcjob.plot.panels import log_smoothed, smoothed, thinned
 from vmcjob.plot.style import MAX_POINTS
 
@@ -142,3 +152,21 @@ def test_a_curve_shows_its_points_its_fit_and_what_the_fit_leaves(tmp_path: Path
     for word in ("fit", "fragments", "VMC", "not converged", "distance (bohr)", "E − fit (mHa)"):
         assert word in said
     assert len(draw_curve(points[:3], "R").axes) == 1
+
+
+def test_curves_side_by_side_differ_by_what_is_drawn_below(tmp_path: Path) -> None:
+    """Where both have a point; errors of both together."""
+    x = np.linspace(1.0, 3.0, 5)
+    first = [CurvePoint(a, -1.0, 3e-4) for a in x]
+    second = [CurvePoint(a, -0.998, 4e-4) for a in x[1:]]
+    figure = draw_curves({"cold": (first, None), "warm": (second, None)}, "distance (bohr)")
+    save(figure, tmp_path / "curves.png")
+    said = texts(figure)
+    for word in ("cold", "warm", "difference (mHa)", "distance (bohr)"):
+        assert word in said
+    (differences,) = figure.axes[1].containers
+    points, _, (bars,) = cast("ErrorbarContainer", differences).lines
+    np.testing.assert_allclose(np.asarray(points.get_ydata(orig=False)), 2.0)
+    np.testing.assert_allclose(np.asarray(points.get_xdata(orig=False)), x[1:])
+    heights = [segment[1, 1] - segment[0, 1] for segment in bars.get_segments()]
+    np.testing.assert_allclose(heights, 1.0)

@@ -68,6 +68,7 @@ def shell(tmp_path: Path) -> Shell:
     return shell
 
 
+@pytest.mark.slow
 def test_a_page_has_all_that_it_takes_to_judge_its_runs(shell: Shell) -> None:
     """Table, reasons, explanations, pictures, specs and provenance; of archived runs too."""
     assert shell.run("archive", FINISHED, "--remove").returncode == 0

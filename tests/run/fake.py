@@ -186,11 +186,11 @@ class WellCalculation:
 
 
 def build(
-    spec: JobSpec, start: HartreeFock | None = None, care: RetryPolicy = FIRST_TRY
+    spec: JobSpec, start: HartreeFock | None = None, policy: RetryPolicy = FIRST_TRY
 ) -> WellCalculation:
     """In place of `vmcjob.run.calculation.build`."""
-    spec = care.of_steps(spec)
-    well = HarmonicWell(spec, care.retries, care.chunk_divisor)
+    spec = policy.of_steps(spec)
+    well = HarmonicWell(spec, policy.retries, policy.chunk_divisor)
     return WellCalculation(well, well if start else None, spec)
 
 

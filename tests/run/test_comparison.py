@@ -35,6 +35,7 @@ def test_only_a_choice_costs_steps(parameters: str, planned: int) -> None:
     assert n_steps(parse_spec(text, "test.toml").points[0].spec) == planned
 
 
+@pytest.mark.slow
 def test_what_is_chosen_is_evaluated_and_recorded(tmp_path: Path) -> None:
     """Whatever it is: the parameters of the result are those of the candidate that was named."""
     found, chosen = {}, ""

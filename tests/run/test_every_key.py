@@ -18,8 +18,11 @@ READ_LATER = {
     "sampler.warmup",
     "pretrain.active_space",
     "train.start_from",
+    "train.until",
     "evaluate.steps",
     "evaluate.warmup",
+    "evaluate.target_error",
+    "evaluate.target_of",  # settled where seeds are shared out
 }
 
 

@@ -126,6 +126,7 @@ main()
 """
 
 
+@pytest.mark.slow
 def test_a_run_that_explodes_goes_back_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
     """Recorded, with half the step from its last good commit on; the same energy within errors."""
     text = HELIUM.replace("[train]\nsteps = 60", "[train]\nsteps = 140")

@@ -56,6 +56,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("operation", "number"),
     [("open", errno.EACCES), ("fsync", errno.EIO), ("rename", errno.ENOSPC)],
@@ -92,6 +93,7 @@ from pathlib import Path
 def attempt(run, stop, heartbeat):
     while not (run.path / "gate").exists():
         time.sleep(0.001)
+    return ""
 
 sys.modules["vmcjob.run.attempt"] = types.SimpleNamespace(attempt=attempt, join=lambda rank: None)
 from vmcjob.errors import RunDirError
@@ -169,6 +171,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_ends_a_run_which_resumes_when_there_is_room(
     undisturbed: RunDir, small_disk: Path
 ) -> None:

@@ -36,6 +36,7 @@ REAL = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("kind", "n_devices", "program"), [("sr", 1, fake.PROGRAM), ("sr", 2, fake.PROGRAM), *REAL]

@@ -63,6 +63,7 @@ def really_finished(tmp_path: Path, template: RunDir) -> RunDir:
     return RunDir(copytree(template.path, tmp_path / "runs" / template.path.name))
 
 
+@pytest.mark.slow
 def test_a_longer_evaluation_is_that_of_a_longer_run(tmp_path: Path, finished: RunDir) -> None:
     """Its series and its last state; of its snapshots, the first three are the shorter one's."""
     before = results(finished)
@@ -84,6 +85,7 @@ def test_a_longer_evaluation_is_that_of_a_longer_run(tmp_path: Path, finished: R
     assert provenance["continues"] == wanted
 
 
+@pytest.mark.slow
 def test_a_run_without_an_evaluation_gets_one(tmp_path: Path) -> None:
     """Walkers equilibrated first, as if it had been asked for from the start."""
     short = SHORT.replace("[evaluate]\nsteps = 20", "[evaluate]\nsteps = 0")
@@ -148,7 +150,8 @@ def test_only_what_has_finished_goes_on(tmp_path: Path) -> None:
     run = create_run(shell.runs, plan.source, task)
     refused = shell.run("resume", "he", "--more-steps", "20")
     assert refused.returncode == UsageError.exit_code
-    assert f"{run.path.name}: new; --more-steps is for finished runs" in refused.stderr
+    words = "--more-steps and --target-error are for finished runs"
+    assert f"{run.path.name}: new; {words}" in refused.stderr
     assert [path.name for path in shell.runs.iterdir()] == [run.path.name]
 
 

@@ -44,6 +44,7 @@ def with_length(run: RunDir, alpha: float, version: int | None) -> None:
     root.attrs.put(attributes | ({} if version is None else {"ansatz_version": version}))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("alpha", "version", "code"), [(-0.743, None, 1), (0.743, None, 0), (-0.743, ANSATZ_VERSION, 0)]
 )

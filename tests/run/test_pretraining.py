@@ -46,6 +46,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
+@pytest.mark.slow
 def test_the_hartree_fock_start_is_in_the_store(fake_start: RunDir) -> None:
     """Energy and orbitals, for us and for xarray."""
     found = RunStore.open(fake_start.store_path).hartree_fock()
@@ -57,6 +58,7 @@ def test_the_hartree_fock_start_is_in_the_store(fake_start: RunDir) -> None:
     assert group["up"].dims == ("basis", "orbital_up")
 
 
+@pytest.mark.slow
 def test_determinants_of_casscf_are_kept_and_found_again(tmp_path: Path) -> None:
     """One array of orbitals for all determinants; the attempt after a kill fits the same ones."""
     spec = SPEC.replace("[pretrain]", "[pretrain]\nactive_space = [2, 2]")
@@ -79,6 +81,7 @@ def is_at(run: RunDir, phase: Phase, step: int) -> bool:
     return is_there and RunStore.open(run.store_path).checkpoint() is not None
 
 
+@pytest.mark.slow
 def test_a_fake_run_killed_twice_solves_hartree_fock_once(
     fake_start: RunDir, tmp_path: Path
 ) -> None:

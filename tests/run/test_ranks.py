@@ -127,6 +127,7 @@ def test_a_killed_rank_takes_the_others_down_and_the_run_continues(
     assert_same(results(run), results(undisturbed))
 
 
+@pytest.mark.slow
 def test_when_the_first_rank_is_killed_the_others_end(tmp_path: Path) -> None:
     """There is nobody left who could write; the run is dead."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
@@ -138,6 +139,7 @@ def test_when_the_first_rank_is_killed_the_others_end(tmp_path: Path) -> None:
     assert run.read_outcome() is None
 
 
+@pytest.mark.slow
 def test_a_stop_asked_of_one_rank_stops_all_at_the_same_step(tmp_path: Path) -> None:
     """With a commit; and another number of ranks and devices goes on from there."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 40", "steps = 100000"))
@@ -152,6 +154,7 @@ def test_a_stop_asked_of_one_rank_stops_all_at_the_same_step(tmp_path: Path) -> 
     assert outcome_of(run).outcome is Outcome.PREEMPTED
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cause", Cause)
 def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path, cause: Cause) -> None:
     """One of them has a store to look it up in; the others have what they were told."""
@@ -165,6 +168,7 @@ def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path, cause: Cause)
     assert n_committed(run)["evaluate"] == 200
 
 
+@pytest.mark.slow
 def test_a_rank_without_memory_ends_the_run_where_the_others_have_enough(tmp_path: Path) -> None:
     """They are in the middle of the step, waiting for it, and go on when submitted again."""
     run = make_run(tmp_path, HYDROGEN)

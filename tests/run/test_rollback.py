@@ -73,6 +73,7 @@ def retried(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     return run
 
 
+@pytest.mark.slow
 def test_a_step_that_is_not_finite_is_done_again_with_half_the_rate(retried: RunDir) -> None:
     """The run finishes, nothing in its store is not finite, and the store says what happened."""
     store = RunStore.open(retried.store_path)
@@ -84,6 +85,7 @@ def test_a_step_that_is_not_finite_is_done_again_with_half_the_rate(retried: Run
     np.testing.assert_allclose(series["learning_rate"], 0.5 * rate(jnp.arange(60)), rtol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_run_killed_after_a_rollback_resumes_to_the_same_bits(
     retried: RunDir, tmp_path: Path
 ) -> None:
@@ -95,6 +97,7 @@ def test_a_run_killed_after_a_rollback_resumes_to_the_same_bits(
     assert_same(results(run), results(retried))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["fake", pytest.param("real", marks=pytest.mark.slow)])
 def test_a_lack_of_memory_in_evaluation_is_met_with_smaller_chunks(
     kind: str, tmp_path: Path

@@ -40,6 +40,7 @@ def start_from(origin: RunDir, text: str = HELIUM) -> RunDir:
     return create_run(origin.path.parent, plan.source, plan.tasks[0])
 
 
+@pytest.mark.slow
 def test_a_run_begins_where_another_ended(finished: RunDir) -> None:
     """With as many walkers of its own; without training, its parameters are the other's."""
     run = start_from(finished, HELIUM.replace("walkers = 64", "walkers = 100"))
@@ -56,6 +57,20 @@ def test_a_run_begins_where_another_ended(finished: RunDir) -> None:
     provenance = RunStore.open(run.store_path).attrs["provenance"]
     wanted = {"run_id": finished.path.name, "phase": "evaluate", "step": 10}
     assert provenance["start_from"] == wanted
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("follows", [True, False])
+def test_walkers_go_along_with_nuclei_that_are_elsewhere(finished: RunDir, follows: bool) -> None:
+    """Far up in the well of the fake calculation, which is at the origin whatever nuclei do."""
+    elsewhere = HELIUM.replace('["He", 0.0, 0.0, 0.0]', '["He", 0.0, 0.0, 100.0]')
+    keys = "" if follows else "\nfollow_nuclei = false"
+    text = elsewhere.replace("[train]\nsteps = 60", f"[train]\nsteps = 60{keys}")
+    run = start_from(finished, text)
+    code, log = finish(start(run, program=fake.PROGRAM))
+    assert code == 0, log
+    energies = RunStore.open(run.store_path).series("evaluate")["energy"]
+    assert (energies[0] > 1000) == follows
 
 
 WIDTH = "one_electron_width = 8"

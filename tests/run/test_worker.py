@@ -23,12 +23,14 @@ from tests.run.harness import (
     signal_when,
     start,
 )
+from tests.runs import wait_until
 from vmcjob import __version__
 from vmcjob.run import main
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Heartbeat, Outcome, Phase, Process, RunDir
 from vmcjob.store import RunStore
+from vmcjob.usage import work
 
 BEFORE_STEPS = (Phase.STARTING, Phase.COMPILING)
 
@@ -57,6 +59,7 @@ def start_fake(run: RunDir, n_devices: int = 1) -> subprocess.Popen[str]:
     return start(run, n_devices, fake.PROGRAM)
 
 
+@pytest.mark.slow
 def test_a_finished_run_says_so(undisturbed: RunDir) -> None:
     """Outcome, heartbeat and attempts agree, and the heartbeat ends on the result."""
     outcome, heartbeat = undisturbed.read_outcome(), undisturbed.read_heartbeat()
@@ -69,6 +72,7 @@ def test_a_finished_run_says_so(undisturbed: RunDir) -> None:
     assert [attempt["event"] for attempt in undisturbed.read_attempts()] == ["start", "end"]
 
 
+@pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Path) -> None:
     """SIGKILL in training and in evaluation, then the same command again: nothing differs.
 
@@ -85,6 +89,7 @@ def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Pa
     assert_same(results(run), results(undisturbed))
 
 
+@pytest.mark.slow
 def test_a_run_asked_to_stop_commits_and_exits_75(undisturbed_fake: RunDir, tmp_path: Path) -> None:
     """SIGTERM: stopped at a block's edge, PREEMPTED, and taken up again to the same bits."""
     run = make_run(tmp_path)
@@ -146,6 +151,7 @@ def test_a_run_says_that_it_compiles(tmp_path: Path) -> None:
     assert phases[:2] == [Phase.STARTING, Phase.COMPILING]
 
 
+@pytest.mark.slow
 def test_a_run_goes_on_when_its_output_is_to_be_kept_otherwise(
     undisturbed_fake: RunDir, tmp_path: Path
 ) -> None:
@@ -158,6 +164,7 @@ def test_a_run_goes_on_when_its_output_is_to_be_kept_otherwise(
     assert_same(results(run), results(undisturbed_fake))
 
 
+@pytest.mark.slow
 def test_a_finished_run_that_lost_its_store_is_not_begun_anew(
     undisturbed: RunDir, tmp_path: Path
 ) -> None:
@@ -244,6 +251,7 @@ def test_the_same_job_runs_on_two_devices(undisturbed: RunDir, tmp_path: Path) -
     assert abs(means[0] - means[1]) < 5 * spread
 
 
+@pytest.mark.slow
 def test_one_device_takes_up_what_two_began(tmp_path: Path) -> None:
     """Walkers are stored flat over devices."""
     run = make_run(tmp_path)
@@ -284,6 +292,7 @@ def test_a_diverging_run_ends_as_such_and_keeps_the_last_finite_state(tmp_path: 
     assert np.isfinite(store.series("train")["energy"]).all()
 
 
+@pytest.mark.slow
 def test_a_second_worker_is_turned_away(tmp_path: Path) -> None:
     """The first one's work goes on; the second names it and touches nothing."""
     run = make_run(tmp_path, HELIUM.replace("steps = 60", "steps = 100000"))
@@ -298,6 +307,7 @@ def test_a_second_worker_is_turned_away(tmp_path: Path) -> None:
     assert signal_when(first, signal.SIGTERM, lambda: True) == 75
 
 
+@pytest.mark.slow
 def test_xarray_reads_a_store_while_it_grows_and_when_it_is_done(
     undisturbed_fake: RunDir, tmp_path: Path
 ) -> None:
@@ -327,3 +337,21 @@ def test_what_a_run_was_made_with_is_recorded(undisturbed: RunDir) -> None:
     versions = {name: version(name) for name in packages} | {"vmcjob": __version__}
     assert provenance["versions"] == versions
     assert json.dumps(provenance)
+
+
+def test_the_time_of_an_attempt_that_ended_without_a_word_is_not_forgotten(tmp_path: Path) -> None:
+    """Its heartbeat says how long it worked, and is another's soon."""
+    run = make_run(tmp_path)
+    worker = start_fake(run)
+    wait_until(lambda: (beat := run.read_heartbeat()) and beat.phase is Phase.TRAIN, "it trains")
+    worker.kill()
+    worker.communicate()
+    beat = run.read_heartbeat()
+    assert beat is not None
+    code, log = finish(start_fake(run))
+    assert code == 0, log
+    first, lost, *others = run.read_attempts()
+    assert [line["event"] for line in (first, lost, *others)] == ["start", "lost", "start", "end"]
+    assert (lost["time"], lost["worker_pid"], lost["pid"]) == (beat.time, beat.pid, beat.pid)
+    seconds = beat.time - float(str(first["time"]))
+    assert work(run.read_attempts()[:2]).seconds == pytest.approx(seconds)

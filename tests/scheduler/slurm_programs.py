@@ -29,7 +29,9 @@ def sbatch(state: dict[str, Any], arguments: list[str]) -> int:
     array = re.search(r"--array=0-(\d+)", script)
     ids = [f"{number}_{n}" for n in range(int(array[1]) + 1)] if array else [str(number)]
     for job_id in ids:
-        state["jobs"][job_id] = {"name": found[1], "state": "PENDING", "restarts": 0}
+        state["jobs"][job_id] = {"name": found[1], "state": "PENDING", "restarts": 0} | {
+            "reason": "Priority"
+        }
     if state["is_deaf"]:
         sys.stderr.write("sbatch: error: Socket timed out on send/recv operation\n")
         return 1
@@ -43,7 +45,7 @@ def squeue(state: dict[str, Any], arguments: list[str]) -> int:
         sys.stdout.write(f"{state['end_time'] or ''}\n")  # silent, until told
         return 0
     for job_id, job in state["jobs"].items():
-        sys.stdout.write(f"{job_id}|{job['name']}|{job['state']}|0|Priority\n")
+        sys.stdout.write(f"{job_id}|{job['name']}|{job['state']}|0|{job['reason']}\n")
     return 0
 
 

@@ -19,7 +19,7 @@ from vmcjob.rundir import RunDir, list_runs
 from vmcjob.scheduler import Local, Receipt, Slurm, SubmissionOptions
 from vmcjob.scheduler.local import slot_folder
 from vmcjob.spec import parse_spec
-from vmcjob.status import Stage, State, examine
+from vmcjob.status import Row, Stage, State, examine
 from vmcjob.supervisor import BatchContext, SlurmJob, Supervisor
 from vmcjob.supervisor.watch import Inbox
 
@@ -61,6 +61,13 @@ def plan(seeds: int = 1) -> list[Plan]:
     return [make_plan(parse_spec(SPEC.format(seeds=list(range(seeds))), "h.toml"))]
 
 
+def plan_from(origin: RunDir, learning_rate: float = 0.01) -> Plan:
+    """A run that begins with what another has learnt."""
+    text = f'[train]\nstart_from = "{origin.path.name}"\n[optimizer]\n'
+    text += f"learning_rate = {learning_rate}\n"
+    return make_plan(parse_spec(SPEC.format(seeds=[0]) + text, "child.toml"))
+
+
 class World(Protocol):
     """A backend, and what happens to the jobs that it has."""
 
@@ -94,9 +101,21 @@ def submit(world: World, seeds: int = 1, *, is_restart: bool = False) -> Receipt
     return receipt
 
 
+def submit_plans(world: World, *plans: Plan) -> Receipt:
+    """Submit what is planned."""
+    receipt = scheduler.submit(world.backend, plans, world.options)
+    world.processes.extend(receipt.launchers)
+    return receipt
+
+
+def seen(run: RunDir) -> Row:
+    """As `status` shows it."""
+    return examine(run, scheduler.look([run]))
+
+
 def state(run: RunDir) -> State:
     """As `status` shows it."""
-    return examine(run, scheduler.look([run])).state
+    return seen(run).state
 
 
 def finish(world: World, run: RunDir) -> None:
@@ -226,6 +245,10 @@ class SlurmWorld(_Jobs):
 
     def end_at(self, when: float) -> None:
         self._switch("end_time", int(when))
+
+    def give_reason(self, run: RunDir, reason: str) -> None:
+        """Why its job waits, in SLURM's word."""
+        self._change(run, lambda job: job.update(reason=reason))
 
     def say(self, run: RunDir, text: str) -> None:
         submission = run.read_submission()

@@ -9,7 +9,18 @@ from hypothesis import given, settings
 
 from tests.spec.specs import jobs
 from vmcjob.document import keys_of, variants_of
-from vmcjob.spec import Atom, Container, JobSpec, Output, Resources, System, parse_spec, science
+from vmcjob.resources import Retries
+from vmcjob.spec import (
+    Atom,
+    Budget,
+    Container,
+    JobSpec,
+    Output,
+    Resources,
+    System,
+    parse_spec,
+    science,
+)
 
 JOB = JobSpec(
     name="lih",
@@ -30,6 +41,8 @@ def test_name_seed_output_and_resources_decide_nothing(job: JobSpec) -> None:
         output=Output(snapshots=3),
         resources=Resources(time="01:00:00"),
         container=Container(image="new.sif"),
+        budget=Budget(gpu_hours=1.0),
+        retries=Retries(preemption=3),
     )
     assert science(other) == science(job)
 
@@ -62,7 +75,7 @@ DECISIVE = [
     (job, table, name)
     for job in [JOB, *CHOSEN]
     for table, key in keys_of(JobSpec).items()
-    if key.is_table and table not in ("output", "resources", "container")
+    if key.is_table and table not in ("output", "resources", "container", "budget", "retries")
     for name in keys_of(type(getattr(job, table)))
     if (table, name) not in BESIDE
     if job is JOB or getattr(job, table) is not getattr(JOB, table)

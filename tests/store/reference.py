@@ -66,10 +66,10 @@ def number_committed(store: RunStore) -> int:
     return (store.n_committed["train"] + store.n_committed["evaluate"]) // ROWS
 
 
-def create(path: Path) -> RunStore:
+def create(path: Path, run_id: str = "h2-0123") -> RunStore:
     """An empty store for the run."""
     return RunStore.create(
-        path, run_id="h2-0123", spec_text="name = 'h2'\n", provenance={"jax": "0"}, layout=LAYOUT
+        path, run_id=run_id, spec_text="name = 'h2'\n", provenance={"jax": "0"}, layout=LAYOUT
     )
 
 

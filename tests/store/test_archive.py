@@ -199,6 +199,7 @@ def test_a_full_disk_leaves_the_directory(path, monkeypatch):
     assert_holds(path, N_COMMITS)
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_the_store_is_whole(tmp_path):
     """Before each 29th touch of the disk: a directory or an archive holds every commit."""
     program = [sys.executable, "-m", "tests.store.killed_archivers", str(tmp_path / "run.zarr")]

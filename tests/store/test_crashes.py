@@ -50,6 +50,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "run.zarr"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("before", [0, 1, 2, 6, 7])
 def test_a_commit_that_dies_between_any_two_files_leaves_no_trace(path, monkeypatch, before):
     """Readers find the commit before, and a new writer goes on as if nothing had happened.
@@ -174,6 +175,7 @@ FAULTS = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_failing_disk_is_an_error_and_the_run_goes_on_when_it_recovers(
@@ -268,6 +270,7 @@ def test_rows_written_but_never_committed_are_replaced(path, monkeypatch):
     np.testing.assert_array_equal(energy[20:], 0.5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [25, pytest.param(300, marks=pytest.mark.full_matrix)])
 def test_killed_writers_lose_nothing_they_committed(path, kills):
     """SIGKILL at random moments of creation, commits and recovery, then the next writer goes on.

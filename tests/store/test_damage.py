@@ -217,6 +217,7 @@ def mutate(file: Path, rng: random.Random) -> None:
     file.write_bytes(data)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
 def test_no_damage_leads_to_a_traceback_or_to_other_energies(path, tmp_path, cases):
     """Whatever happens to a store's files, reading it ends in its own numbers or a `StoreError`.

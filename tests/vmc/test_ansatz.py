@@ -71,6 +71,7 @@ def test_permuting_like_spins_leaves_the_modulus_unchanged(name, full) -> None:
     np.testing.assert_allclose(log_psi(params, permuted), log_psi(params, r), rtol=1e-11)
 
 
+@pytest.mark.slow
 @every_ansatz
 @full_and_blocks
 def test_the_phase_is_the_sign_of_the_wave_function(name, full) -> None:
@@ -208,6 +209,7 @@ def test_blocks_are_full_determinants_that_are_zero_off_the_diagonal(name) -> No
 
 
 # FermiNet's own features have slopes where electrons meet, which it has to unlearn.
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["psiformer", "slater-jastrow"])
 def test_the_local_energy_is_finite_where_electrons_meet(name) -> None:
     """Kato: ½ for unlike, ¼ for like spins. A slope wrong by 0.01 would cost 180 hartree."""
@@ -265,6 +267,7 @@ def test_orbitals_fill_shells_in_order() -> None:
     assert [shell(k) for k in range(15)] == [1] + [2] * 4 + [3] * 9 + [4]
 
 
+@pytest.mark.slow
 @every_ansatz
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_everything_follows_the_precision_of_the_process(name, dtype) -> None:

@@ -42,6 +42,7 @@ def psi_of(system: System, solution: HartreeFock, r: np.ndarray, n: int, full: b
     return jax.jit(jax.vmap(at))(jnp.asarray(r))
 
 
+@pytest.mark.slow
 def test_two_electrons_have_the_density_matrix_of_pyscf() -> None:
     """ψ(r, r′) = Σ_k u_k(r) d_k(r′) = φ(r)ᵀ M φ(r′), and M S Mᵀ is that of one spin.
 
@@ -66,6 +67,7 @@ def test_two_electrons_have_the_density_matrix_of_pyscf() -> None:
     assert np.abs(ionic).max() < 0.2 * np.abs(matrix).max()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("full", [True, False])
 def test_a_square_singlet_is_symmetric_in_its_spins(full: bool) -> None:
     """ψ(r↑, r↓) = ψ(r↓, r↑) where S = 0: a wrong sign, or half of a pair, would show at once."""
@@ -79,6 +81,7 @@ def test_a_square_singlet_is_symmetric_in_its_spins(full: bool) -> None:
     np.testing.assert_array_equal(here.phase, there.phase)
 
 
+@pytest.mark.slow
 def test_more_determinants_than_needed_share_their_weights() -> None:
     found = solve(SQUARE, BASIS, space=ActiveSpace(4, 4), n_determinants=16)
     r = np.random.default_rng(1).normal(scale=2.0, size=(20, 4, 3)) + SIDE / 2
@@ -87,6 +90,7 @@ def test_more_determinants_than_needed_share_their_weights() -> None:
     np.testing.assert_array_equal(ten.phase, sixteen.phase)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("n_most", "kept"), [(10, 10), (9, 6), (5, 4), (3, 2), (1, 1)])
 def test_no_determinant_comes_without_the_others_of_its_size(n_most: int, kept: int) -> None:
     """Of the square's ten, two, four and four are alike; one alone can't be helped."""

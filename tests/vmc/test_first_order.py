@@ -43,6 +43,7 @@ def scaled(arrays: list[np.ndarray], directions: list[np.ndarray]) -> list[np.nd
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize(("make", "epsilon"), [(adam, 1e-8), (lamb, 1e-6)])
 def test_three_steps_equal_the_formulas(make: Any, epsilon: float) -> None:

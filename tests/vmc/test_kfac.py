@@ -143,6 +143,7 @@ def expected_updates(
     return deltas
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("model", [linear_model, array_model])
 @pytest.mark.parametrize(
@@ -208,6 +209,7 @@ def test_the_block_of_a_layer_that_electrons_share_is_a_product_of_moments() -> 
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_the_fisher_matrix_is_twice_the_uncentred_overlap() -> None:
     """2 Oᵀ O / N: what kfac-jax multiplies with for a normal distribution of variance ½."""
@@ -329,6 +331,7 @@ def test_some_steps_come_close_to_the_energy_of_helium(training: Training) -> No
     assert -2.95 < np.mean(training.energies[-50:]) < -2.85
 
 
+@pytest.mark.slow
 def test_three_steps_and_three_more_from_a_checkpoint_are_six_steps(training: Training) -> None:
     """Bit for bit, with an optimizer made anew: all that it remembers is in its state."""
     vmc, like = make_helium()

@@ -33,6 +33,7 @@ def measured_blocks(mode: str, n_keys: int = 1) -> list[np.ndarray]:
     return [np.asarray(leaf) for leaf in jax.jit(jax.vmap(measure))(keys)]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("mode", ["fisher_curvature_prop", "ggn_curvature_prop", "ggn_exact"])
 def test_what_is_not_offered_has_the_numbers_of_the_exact_fisher_matrix(mode: str) -> None:
@@ -44,6 +45,7 @@ def test_what_is_not_offered_has_the_numbers_of_the_exact_fisher_matrix(mode: st
         np.testing.assert_allclose(found, exact, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_samples_give_the_fisher_matrix_on_average() -> None:
     """Within five errors of the mean of 400 keys, each of which gives something else.
@@ -60,6 +62,7 @@ def test_samples_give_the_fisher_matrix_on_average() -> None:
     assert n_seen > 5
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_samples_follow_from_seed_stream_and_step() -> None:
     """Repeated, they are the same; another seed, another retry's stream or step has others."""

@@ -61,6 +61,7 @@ def test_a_name_that_is_no_phase_is_refused() -> None:
         next(vmc.run(hydrogen(), {"evalute": 1}))
 
 
+@pytest.mark.slow
 def test_phases_come_in_their_order_and_both_candidates_are_compared() -> None:
     """Each step once, counted within its phase; what is chosen is asked of the caller."""
     asked = []

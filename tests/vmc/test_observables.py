@@ -67,6 +67,7 @@ def assert_is(quantity: Quantity, exact: object, tolerance: float) -> None:
     assert (off <= tolerance).all()
 
 
+@pytest.mark.slow
 def test_the_hydrogen_atom() -> None:
     """⟨r²⟩ = 3, T = ½, V = −1, −V/T = 2, no moments; one electron, wherever it is."""
     names = ("components", "r2", "dipole", "density", "pairs", "spin")
@@ -87,6 +88,7 @@ def test_the_hydrogen_atom() -> None:
     np.testing.assert_allclose(centre, np.exp(-1.9) / np.pi, rtol=0.05)
 
 
+@pytest.mark.slow
 def test_an_ion_off_the_origin_has_a_dipole_moment() -> None:
     """He+ at z = 1: 2 · 1 − 1, for the moment of an ion depends on where the origin is."""
 
@@ -99,6 +101,7 @@ def test_an_ion_off_the_origin_has_a_dipole_moment() -> None:
     assert_is(found["dipole_controlled"], [0.0, 0.0, 1.0], 1e-9)
 
 
+@pytest.mark.slow
 def test_the_quadrupole_moment_of_2p() -> None:
     """⟨z²⟩ = 18 and ⟨r²⟩ = 30 in 2p_z: Q_zz = −12 and Q_xx = Q_yy = 6."""
     found = observe(unsigned(hydrogenic_2pz(1.0)), [(0, 0, 0, 1)], 1, 0, ("quadrupole",))
@@ -117,6 +120,7 @@ def two_electrons(sign: float) -> Callable[..., Psi]:
     return psi
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sign", "exact"), [(1.0, 0.0), (-1.0, 2.0)])
 def test_the_spin_of_two_electrons(sign: float, exact: float) -> None:
     """At every single walker. Without the sign of ψ, both would be singlets."""
@@ -124,6 +128,7 @@ def test_the_spin_of_two_electrons(sign: float, exact: float) -> None:
     np.testing.assert_allclose(found["s2"].means(), exact, atol=1e-9)
 
 
+@pytest.mark.slow
 def test_the_spin_of_a_doublet() -> None:
     """1s² 2s: ¾ on average, and at no walker by itself."""
 
@@ -218,6 +223,7 @@ def sample_of(psi: SignedWaveFunction, r: Array, n_up: int | None) -> Sample:
     return Sample(psi, None, r, nuclei, n_up, local, key)
 
 
+@pytest.mark.slow
 def test_a_spin_without_a_number_of_electrons_of_spin_up_is_none() -> None:
     """Not that of a triplet, which all electrons of spin down would be."""
     r = jnp.array([[0.3, 0.0, 0.0], [0.0, 0.7, 0.0]])

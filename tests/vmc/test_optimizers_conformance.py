@@ -109,6 +109,7 @@ def test_every_kind_of_a_spec_is_here() -> None:
     assert COLUMNS.keys() == set(get_args(jobspec.Optimizer))
 
 
+@pytest.mark.slow
 @every_optimizer
 def test_the_energy_falls(name: str) -> None:
     """From α = 2, of energy 15/4, at least half of the way to the ground state's 3."""
@@ -117,6 +118,7 @@ def test_the_energy_falls(name: str) -> None:
     assert 3.0 <= 0.25 * np.sum(alpha + 1.0 / alpha) < 3.375
 
 
+@pytest.mark.slow
 @every_optimizer
 def test_where_the_gradient_is_zero_nothing_moves(name: str) -> None:
     """An eigenstate's local energies are all the same: 0/0 must not spoil it."""
@@ -127,6 +129,7 @@ def test_where_the_gradient_is_zero_nothing_moves(name: str) -> None:
         assert all(np.isfinite(value) for value in (info.told or {}).values())
 
 
+@pytest.mark.slow
 @every_optimizer
 def test_what_it_remembers_survives_a_checkpoint(name: str) -> None:
     """Two steps and two more are four, bit for bit."""
@@ -230,6 +233,7 @@ def on_one_and_two_devices(tmp_path_factory: pytest.TempPathFactory) -> list[dic
     return found
 
 
+@pytest.mark.slow
 @every_optimizer
 def test_one_and_two_devices_make_the_same_updates(
     name: str, on_one_and_two_devices: list[dict[str, Any]]

@@ -18,6 +18,7 @@ from vmcjob.vmc.system import System, initial_positions, nuclei_of
 LITHIUM = System(((0.0, 0.0, 0.0),), (3,), 2, 1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("is_full", [True, False])
 def test_after_pretraining_the_network_is_the_hartree_fock_determinant(is_full) -> None:
     """log|ψ| differs from that of Hartree–Fock by little more than a constant: its norm.

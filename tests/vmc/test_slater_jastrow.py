@@ -33,6 +33,7 @@ def moved(params: Params, seed: int = 0) -> Params:
     return jax.tree.map(lambda leaf: leaf + rng.normal(0.0, 0.2, leaf.shape), params)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("charge", "l"), [(1, 0), (2, 0), (1, 1), (6, 1), (6, 2)])
 def test_hydrogenic_states_are_exact(charge, l) -> None:  # noqa: E741
     """1s, 2p and 3d of H, He+ and C5+: E_loc = −Z²/2n² everywhere, the nucleus nearby included.

@@ -112,6 +112,7 @@ def update(
     return Update(delta, info)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("form", ["lazy", "dense", "minsr"])
 @pytest.mark.parametrize("n_walkers", [64, 600])
@@ -126,6 +127,7 @@ def test_an_update_solves_the_damped_linear_system(form, n_walkers) -> None:
     np.testing.assert_allclose(found, expected, atol=1e-6 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_the_learning_rate_decays_with_the_step() -> None:
     """η = η₀ / (1 + t / decay)."""
@@ -133,6 +135,7 @@ def test_the_learning_rate_decays_with_the_step() -> None:
     np.testing.assert_allclose(info.learning_rate, 0.1 / 4)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("form", ["lazy", "minsr"])
 def test_the_norm_constraint_limits_the_change_of_the_wave_function(form) -> None:
@@ -150,6 +153,7 @@ def test_the_norm_constraint_limits_the_change_of_the_wave_function(form) -> Non
     np.testing.assert_allclose(np.var(after - before), 1e-8, rtol=1e-2)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("form", FORMS)
 def test_equal_local_energies_move_nothing(form) -> None:
@@ -158,6 +162,7 @@ def test_equal_local_energies_move_nothing(form) -> None:
     np.testing.assert_array_equal(update(make_sr(form), inputs).delta, 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 @pytest.mark.parametrize("form", ["lazy", "dense"])
 @pytest.mark.parametrize("remembered", [1e-120, 1e-155, 1e-159, 1e-161, 1e-165])
@@ -168,6 +173,7 @@ def test_what_a_zero_gradient_leaves_of_a_direction_does_no_harm(form, remembere
     assert np.abs(delta).max() < 1e-100
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_spring_minimizes_the_energy_residual_and_the_distance_to_what_it_remembers() -> None:
     """d = argmin ‖O d − ε‖² + λ ‖d − μ d₀‖² (arXiv:2401.10190, eq. 28), solved by least squares."""
@@ -184,6 +190,7 @@ def test_spring_minimizes_the_energy_residual_and_the_distance_to_what_it_rememb
     np.testing.assert_allclose(found, expected, atol=1e-9 * np.abs(expected).max())
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_the_norm_constraint_of_spring_limits_the_update_itself() -> None:
     """‖δθ‖² is the bound where it binds; the direction that is remembered is not shortened."""
@@ -192,6 +199,7 @@ def test_the_norm_constraint_of_spring_limits_the_update_itself() -> None:
     assert info.learning_rate < 0.01
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n_walkers", [64, 61])
 def test_scores_by_the_chunk_are_the_scores(n_walkers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the chunks do not divide the walkers; a batch of another size rounds otherwise."""
@@ -208,6 +216,7 @@ def test_scores_by_the_chunk_are_the_scores(n_walkers, monkeypatch: pytest.Monke
     np.testing.assert_allclose(centred(whole[None]), whole_centred, rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.slow
 def test_there_are_no_two_copies_of_the_scores(monkeypatch: pytest.MonkeyPatch) -> None:
     """By XLA's account, a direction takes the scores, a third of them, and squares of walkers."""
     n_walkers = 256
@@ -230,6 +239,7 @@ def test_there_are_no_two_copies_of_the_scores(monkeypatch: pytest.MonkeyPatch) 
     assert bytes_of_scores <= used <= 1.33 * bytes_of_scores + 4 * 4 * n_walkers**2
 
 
+@pytest.mark.slow
 def test_a_batch_of_equal_walkers_is_solved_all_the_same() -> None:
     """The Gram matrix then has rank 0; the damping alone carries the solve."""
     inputs = random_inputs(8)
@@ -237,6 +247,7 @@ def test_a_batch_of_equal_walkers_is_solved_all_the_same() -> None:
     assert np.isfinite(update(make_sr("minsr", damping=1e-6), same).delta).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
 def test_one_update_is_the_same_on_one_and_on_two_devices(
     precision: str, tolerance: float, tmp_path: Path, request: pytest.FixtureRequest

@@ -110,6 +110,7 @@ def make_trapped_electrons() -> tuple[Vmc, LoopState]:
     return vmc, LoopState(devices.replicate(a), devices.replicate(vmc.optimizer.init(a)), chain)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_electrons_in_a_trap_are_trained_and_observed() -> None:
     """E = 3ω with no variance, ⟨x²⟩ = 1/2ω for each electron; observed in every fifth step."""

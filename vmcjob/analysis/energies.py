@@ -2,17 +2,25 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from vmcjob.errors import NotFoundError, RunDirError, UsageError, VmcJobError
+from vmcjob.evaluation import Attempts, attempt_all, share_slopes
 from vmcjob.rundir import RunDir, select
 from vmcjob.spec import load_resolved, science_keys
 from vmcjob.status import Row, rows
 from vmcjob.table import RunResult, Table, make_table
 
 
-def aggregate(*selectors: str, runs: str | Path = "runs", by: str | None = None) -> Table:
+def aggregate(
+    *selectors: str,
+    runs: str | Path = "runs",
+    by: str | None = None,
+    processes: int = 1,
+    one_slope: bool = False,
+) -> Table:
     """Energies of finished runs with error bars, pooled over seeds; the table of `aggregate`.
 
     Args:
@@ -20,6 +28,8 @@ def aggregate(*selectors: str, runs: str | Path = "runs", by: str | None = None)
             all runs without.
         runs: the root of the run directories.
         by: a key that tells rows apart, as in `table_of`.
+        processes: how many read stores at once, where it takes more than two seconds.
+        one_slope: extrapolate all runs of a sweep by one slope.
 
     Raises NotFoundError where there is no such run, RunDirError where a run's record is damaged.
     """
@@ -29,10 +39,13 @@ def aggregate(*selectors: str, runs: str | Path = "runs", by: str | None = None)
     found, errors = rows(select(root, selectors))
     if errors:
         raise RunDirError("\n".join(map(str, errors)))
-    return table_of(found, by)
+    attempts = partial(attempt_all, n_processes=processes)
+    return table_of(found, by, share_slopes(attempts) if one_slope else attempts)
 
 
-def table_of(found: Sequence[Row], by: str | None = None) -> Table:
+def table_of(
+    found: Sequence[Row], by: str | None = None, attempts: Attempts = attempt_all
+) -> Table:
     """The table of energies of runs whose states are known.
 
     With `by`, "seed", a variable of a sweep or a key of the spec, like "optimizer.kind", every
@@ -52,7 +65,7 @@ def table_of(found: Sequence[Row], by: str | None = None) -> Table:
         )
         for row in found
     ]
-    return make_table(results if by is None else _tell_apart(results, by))
+    return make_table(results if by is None else _tell_apart(results, by), attempts)
 
 
 def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:

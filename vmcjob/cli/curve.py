@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from vmcjob.table import Row
 
 N_DIATOMIC = 2
+MAX_CURVES = 6  # in one picture: as many as there are colours
 MAX_NAMED = 5  # rows in a sentence
 
 
@@ -27,44 +29,70 @@ def plot_curve(
     fragments: str | None,
     fragment_runs: "Sequence[RunDir]",
 ) -> None:
-    """Draw the curve of one sweep and print what its minimum says."""
-    from vmcjob.plot import draw_curve, save
+    """Draw the curve of a sweep, or several side by side, and print what the minima say."""
+    from vmcjob.plot import draw_curve, draw_curves, save
 
     energies = make_energies(chosen)
-    rows, key = _sweep(energies)
-    specs = [_spec_of(row, energies) for row in rows]
-    at, coordinate = _places(rows, specs, key)
-    points = _points(rows, at)
+    curves = {name: _read(rows, energies) for name, rows in _sweeps(energies).items()}
     limit = None if fragments is None else _limit(fragments, fragment_runs)
-    fit, why = _fit(points)
-    masses = specs[0].system.charges if len(specs[0].system.atoms) == N_DIATOMIC else None
-    facts = {} if fit is None else _facts(fit, limit, masses)
-    save(draw_curve(points, coordinate, fit, limit), path)
-    if facts:
-        put(align_facts(facts))
+    coordinates = {curve.coordinate: curve.points for curve in curves.values()}
+    if len(coordinates) > 1:
+        raise UsageError(f"{' and '.join(coordinates)} are no one axis; draw them apart")
+    (coordinate,) = coordinates
+    if len(curves) == 1:
+        (curve,) = curves.values()
+        figure = draw_curve(curve.points, coordinate, curve.fit, limit)
+    else:
+        drawn = {name: (curve.points, curve.fit) for name, curve in curves.items()}
+        figure = draw_curves(drawn, coordinate, limit)
+    save(figure, path)
+    for name, curve in curves.items():
+        if curve.fit is not None:
+            heading = {"curve": name} if len(curves) > 1 else {}
+            put(align_facts(heading | _facts(curve.fit, limit, curve.charges)))
     say(f"wrote {path}", "dim")
     problems = [str(error) for error in energies.errors]
-    problems += [f"{row.name}: {row.why}" for row in rows if not row.converged]
+    problems += [f"{row.name}: {row.why}" for row in energies.table.rows if not row.converged]
     problems += [f"left out: {run_id}  {reason}" for run_id, reason in energies.table.excluded]
-    if fit is None:
-        problems.append(f"no minimum: {why}")
+    problems += [f"no minimum: {curve.why}" for curve in curves.values() if curve.fit is None]
     if problems:
         raise IncompleteError("\n".join(problems))
 
 
-def _sweep(energies: Energies) -> "tuple[list[Row], str]":
-    """The rows along one coordinate, and its name."""
+@dataclass(frozen=True)
+class Curve:
+    """One sweep, with its minimum or the reason why there is none."""
+
+    points: "Sequence[CurvePoint]"
+    coordinate: str
+    charges: tuple[int, ...] | None  # of a diatomic molecule
+    fit: "Fit | None"
+    why: str
+
+
+def _read(rows: "list[Row]", energies: Energies) -> Curve:
+    """The points of one sweep, in their order."""
+    specs = [_spec_of(row, energies) for row in rows]
+    at, coordinate = _places(rows, specs, next(iter(rows[0].point)))
+    points = _points(rows, at)
+    system = specs[0].system
+    charges = system.charges if len(system.atoms) == N_DIATOMIC else None
+    return Curve(points, coordinate, charges, *_fit(points))
+
+
+def _sweeps(energies: Energies) -> "dict[str, list[Row]]":
+    """The rows of each sweep along its coordinate, by its name."""
     rows = list(energies.table.rows)
     if not rows:
         raise NotFoundError("none of these runs has an energy yet; `vmcjob aggregate` says why")
-    names = {row.name.partition(" ")[0] for row in rows}
+    names = list(dict.fromkeys(row.name.partition(" ")[0] for row in rows))
     keys = {tuple(row.point) for row in rows}
-    if len(names) > 1 or len(keys) > 1 or any(len(key) != 1 for key in keys):
+    if len(names) > MAX_CURVES or len(keys) > 1 or any(len(key) != 1 for key in keys):
         some = ", ".join(
             [*(row.name for row in rows[:MAX_NAMED]), *["..."][: len(rows) > MAX_NAMED]]
         )
         raise UsageError(f"a curve is one sweep over one key, not {some}; name the runs of one")
-    return rows, next(iter(keys))[0]
+    return {name: [row for row in rows if row.name.partition(" ")[0] == name] for name in names}
 
 
 def _spec_of(row: "Row", energies: Energies) -> "JobSpec":

@@ -1,11 +1,13 @@
 """The table of energies of some runs, as `aggregate` shows it and others use it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, TypedDict
 
+from vmcjob.cli.progress import Progress
 from vmcjob.errors import UsageError, VmcJobError
 
 if TYPE_CHECKING:
+    from vmcjob.evaluation import Evaluated, RunResult, UnusableError
     from vmcjob.reaction import Reaction
     from vmcjob.rundir import RunDir
     from vmcjob.status import Row
@@ -20,14 +22,31 @@ class Energies(NamedTuple):
     errors: Sequence[VmcJobError]
 
 
-def make_energies(chosen: "Sequence[RunDir]", by: str | None = None) -> Energies:
-    """Energies of runs, pooled over seeds; rows told apart by a key, if there is one."""
+def make_energies(
+    chosen: "Sequence[RunDir]",
+    by: str | None = None,
+    n_processes: int | None = None,
+    *,
+    one_slope: bool = False,
+) -> Energies:
+    """Energies of runs, pooled over seeds; rows told apart by a key, if there is one.
+
+    So many processes read stores, as many as there are cores by default; a line says how far. With
+    one slope, all runs of a sweep are extrapolated by it.
+    """
     from vmcjob.analysis.energies import table_of
+    from vmcjob.evaluation import attempt_all, share_slopes
+    from vmcjob.parallel import default_processes
     from vmcjob.scheduler import Watch
     from vmcjob.status import rows
 
+    def attempts(results: "Sequence[RunResult]") -> "Iterator[Evaluated | UnusableError]":
+        found = attempt_all(results, n_processes or default_processes())
+        return Progress("reading results", len(results)).over(found)
+
     found, errors = rows(chosen, Watch().look(chosen))
-    return Energies(table_of(found, by), {row.run_id: row for row in found}, errors)
+    table = table_of(found, by, share_slopes(attempts) if one_slope else attempts)
+    return Energies(table, {row.run_id: row for row in found}, errors)
 
 
 class Difference(TypedDict):

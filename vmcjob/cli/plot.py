@@ -39,7 +39,8 @@ def plot(
     ] = "png",
     compare: Annotated[bool, typer.Option("--compare", help="All runs in one picture.")] = False,
     curve: Annotated[
-        bool, typer.Option("--curve", help="Energy along the sweep, with its minimum.")
+        bool,
+        typer.Option("--curve", help="Energies along sweeps, with minima."),
     ] = False,
     fragments: Annotated[
         str | None,

@@ -1,8 +1,10 @@
 """Cleaning up: what can go of a runs root, and how much that frees."""
 
 import time
+from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
@@ -10,7 +12,7 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.screen import put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, count, format_duration, format_size
-from vmcjob.errors import RunDirError, UsageError, combine
+from vmcjob.errors import UsageError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.prune import Item, Policy
@@ -40,6 +42,10 @@ def prune(
             "--state", metavar="STATE", help="Remove runs of this state too, with their results."
         ),
     ] = None,
+    archived: Annotated[
+        bool,
+        typer.Option("--archived", help="Remove directories of results that are archived, too."),
+    ] = False,
     is_dry: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Say what would be removed, and stop.")
     ] = False,
@@ -49,30 +55,52 @@ def prune(
 
     The logs are those of finished runs, and the jobs those that no unfinished run refers to.
     Results stay, but for those that `rerun` has put aside, unless --state names the runs' state.
-    What somebody works on stays.
+    What somebody works on stays, and archives stay. With --archived, run.zarr goes where it is
+    equal to its archive.
     """
     from vmcjob.prune import Policy
-    from vmcjob.scheduler import queue_lock
 
     root = resolve_site(site, runs).runs.absolute()
-    policy = Policy(time.time() - older_than * DAY_S, frozenset(map(_read_state, states or [])))
-    if is_dry or not root.is_dir():
-        items, errors = _find(root, selectors, policy), []
-    else:
-        with queue_lock(root):
-            items, errors = _remove(_find(root, selectors, policy))
+    named = frozenset(map(_read_state, states or []))
+    policy = Policy(time.time() - older_than * DAY_S, named, archived)
+    found, errors = _prune(root, selectors, policy, is_dry)
     if as_json:
-        put_json(_document(items, is_dry))
+        put_json(_document(found, is_dry))
     else:
-        _show(items, is_dry)
+        _show(found, is_dry)
     if errors:
         raise combine(errors)
 
 
-def _find(root: Path, selectors: list[str] | None, policy: "Policy") -> "list[Item]":
+class Found(NamedTuple):
+    """What can go, or is gone, and the runs that were named and stay, for they are archived."""
+
+    items: "list[Item]"
+    kept: list[str]
+
+
+def _prune(
+    root: Path, selectors: list[str] | None, policy: "Policy", is_dry: bool
+) -> "tuple[Found, list[VmcJobError]]":
+    """What is gone, or would be, and why the rest is not."""
+    from vmcjob.prune import Kind, remove, require_archived
+    from vmcjob.scheduler import queue_lock
+
+    with nullcontext() if is_dry or not root.is_dir() else queue_lock(root):
+        found = _find(root, selectors, policy)
+        copies = [item for item in found.items if item.kind is Kind.COPY]
+        others = [item for item in found.items if item.kind is not Kind.COPY]
+        items, errors = (others, []) if is_dry else _treat(others, remove)
+    # Comparing takes long, and whoever submits would wait for it above.
+    more, more_errors = _treat(copies, require_archived if is_dry else remove)
+    items = sorted([*items, *more], key=lambda item: -item.size)
+    return Found(items, found.kept), [*errors, *more_errors]
+
+
+def _find(root: Path, selectors: list[str] | None, policy: "Policy") -> Found:
     """What can go; SchedulerError if SLURM, which knows what is still wanted, cannot be asked."""
     from vmcjob import scheduler
-    from vmcjob.prune import find
+    from vmcjob.prune import find, kept
     from vmcjob.rundir import select
     from vmcjob.status import rows
 
@@ -80,23 +108,23 @@ def _find(root: Path, selectors: list[str] | None, policy: "Policy") -> "list[It
     if strangers := [run for run in chosen if run.path.absolute().parent != root]:
         raise UsageError(f"{strangers[0].path}: is not in {root}; name its root with --runs")
     found, _ = rows(chosen, scheduler.look(chosen))  # who does not say what it is, stays
-    return find(root, found, policy, is_all=not selectors)
+    return Found(find(root, found, policy, is_all=not selectors), kept(found, policy))
 
 
-def _remove(items: "list[Item]") -> "tuple[list[Item], list[RunDirError]]":
-    """What is gone then, and why the rest is not."""
-    from vmcjob.prune import remove
-
-    removed: list[Item] = []
-    errors: list[RunDirError] = []
+def _treat(
+    items: "list[Item]", treat: "Callable[[Item], None]"
+) -> "tuple[list[Item], list[VmcJobError]]":
+    """What could be treated, and why the rest could not."""
+    treated: list[Item] = []
+    errors: list[VmcJobError] = []
     for item in items:
         try:
-            remove(item)
-        except RunDirError as error:
+            treat(item)
+        except VmcJobError as error:
             errors.append(error)
         else:
-            removed.append(item)
-    return removed, errors
+            treated.append(item)
+    return treated, errors
 
 
 def _read_state(word: str) -> "State":
@@ -111,9 +139,9 @@ def _read_state(word: str) -> "State":
     return found
 
 
-def _show(items: "list[Item]", is_dry: bool) -> None:
+def _show(found: Found, is_dry: bool) -> None:
     """One line for each thing, and the sum."""
-    now = time.time()
+    now, items = time.time(), found.items
     rows = [
         [
             Cell(item.kind),
@@ -128,12 +156,14 @@ def _show(items: "list[Item]", is_dry: bool) -> None:
         put_table(COLUMNS, rows)
     size, files = sum(item.size for item in items), sum(item.n_files for item in items)
     what = f"{format_size(size)} in {count(files, 'file')}"
+    for run_id in found.kept:
+        say(f"stays, for it is archived: {run_id}")
     say(f"would free {what}; without -n, this is removed" if is_dry else f"freed {what}")
 
 
-def _document(items: "list[Item]", is_dry: bool) -> dict[str, Any]:  # a JSON document
+def _document(found: Found, is_dry: bool) -> dict[str, Any]:  # a JSON document
     """What `prune --json` prints."""
-    found = [
+    items = [
         {
             "what": str(item.kind),
             "of": item.name,
@@ -142,7 +172,8 @@ def _document(items: "list[Item]", is_dry: bool) -> dict[str, Any]:  # a JSON do
             "files": item.n_files,
             "bytes": item.size,
         }
-        for item in items
+        for item in found.items
     ]
-    total = sum(item.size for item in items)
-    return {"schema_version": 1, "dry_run": is_dry, "items": found, "bytes": total}
+    total = sum(item.size for item in found.items)
+    facts = {"items": items, "archived": found.kept, "bytes": total}
+    return {"schema_version": 1, "dry_run": is_dry, **facts}

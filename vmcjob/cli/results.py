@@ -115,6 +115,15 @@ Explained = Annotated[
     str | None,
     typer.Option("--explain", metavar="RUN", help="Show how the energy of its row came about."),
 ]
+Processes = Annotated[
+    int | None,
+    typer.Option(
+        "--processes", min=1, metavar="N", help="Read stores in so many. Default: cores, up to 8."
+    ),
+]
+OneSlope = Annotated[
+    bool, typer.Option("--one-slope", help="Extrapolate all runs of a sweep by one slope.")
+]
 
 
 Output = Annotated[
@@ -136,6 +145,8 @@ class TableOptions:
     with_observables: WithObservables = False
     by: By = None
     explained: Explained = None
+    processes: Processes = None
+    one_slope: OneSlope = False
 
 
 @app.command(cls=Command)
@@ -160,7 +171,7 @@ def aggregate(
     chosen = select_runs(selectors, site, runs)
     if output is not None:
         require_writable(output, chosen)
-    energies = make_energies(chosen, options.by)
+    energies = make_energies(chosen, options.by, options.processes, one_slope=options.one_slope)
     table, found, errors = energies
     if options.explained is not None:
         _explain(explain_row(select_run(options.explained, site, runs), energies), as_json)

@@ -18,9 +18,9 @@ def put(text: str) -> None:
     typer.echo(make_visible(text))
 
 
-def put_drawn(text: str, *, is_talk: bool = False) -> None:
+def put_drawn(text: str, *, is_talk: bool = False, is_line: bool = True) -> None:
     """Text of our own making, with colours and moves of the cursor."""
-    typer.echo(text, err=is_talk)
+    typer.echo(text, err=is_talk, nl=is_line)
 
 
 def put_json(document: object, *, is_compact: bool = False) -> None:

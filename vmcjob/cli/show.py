@@ -14,6 +14,7 @@ from vmcjob.cli.text import (
     Cell,
     Column,
     align_facts,
+    count,
     format_energy,
     format_point,
     format_time,
@@ -24,6 +25,7 @@ from vmcjob.errors import RunDirError, SpecError, VmcJobError, combine
 if TYPE_CHECKING:
     from vmcjob.rundir import Record, RunDir
     from vmcjob.status import Row
+    from vmcjob.usage import Usage
 
 EVENT_COLUMNS = [
     Column("when"),
@@ -56,6 +58,7 @@ def show(
 
 def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[str, Any]:  # JSON
     """What `show --json` prints."""
+    from vmcjob.budget import group_of
     from vmcjob.document import Document
 
     run = row.run
@@ -73,6 +76,8 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
         "science_sha256": record.science_sha256,
         "outcome": outcome and asdict(outcome),
         "submission": submission and asdict(submission),
+        "usage": (used := read_usage(row)) and asdict(used),
+        "group": (group := group_of(run)) and asdict(group),
         "attempts": run.read_attempts(),
         "provenance": run.read_provenance(),
         "spec": spec,
@@ -101,7 +106,9 @@ def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterat
 
 def run_facts(row: "Row", record: "Record") -> dict[str, str]:
     """What the run is and how it is doing."""
-    outcome = row.run.read_outcome()
+    from vmcjob.budget import describe, group_of
+
+    outcome, group = row.run.read_outcome(), group_of(row.run)
     energy = format_energy(row.energy, row.error)
     return {
         "run": row.run_id,
@@ -111,11 +118,42 @@ def run_facts(row: "Row", record: "Record") -> dict[str, str]:
         "point": format_point(row.point),
         "seed": str(row.seed),
         "job": row.job_id or "",
+        "used": format_usage(read_usage(row)),
+        "budget": describe(row.run.path.parent, group) if group else "",
         "created": f"{format_time(record.created)}, by vmcjob {record.vmcjob_version}",
         "ended": format_time(outcome.time) if outcome and not row.state.is_active else "",
         "spec file": record.source,
         "directory": str(row.run.path),
     }
+
+
+def read_usage(row: "Row") -> "Usage | None":
+    """What the run has cost and is to cost, None where its spec cannot be read."""
+    from vmcjob.spec import load_resolved
+    from vmcjob.usage import usage, work
+
+    run = row.run
+    try:
+        resources = load_resolved(run.read_spec_text(), str(run.spec_path)).resources
+    except (RunDirError, SpecError):  # told beside the spec itself
+        return None
+    submission = run.read_submission()
+    is_job = submission is not None and submission.is_job
+    done = work(run.read_attempts(), run.read_heartbeat())
+    return usage(done, resources, is_job=is_job, eta_s=row.eta_s)
+
+
+def format_usage(used: "Usage | None") -> str:
+    """Device hours in one line; empty for a run that nobody has started."""
+    if used is None or not used.attempts:
+        return ""
+    so_far = "" if used.is_complete else "at least "
+    words = f"{so_far}{used.used_hours:.3g} device hours in {count(used.attempts, 'attempt')}"
+    if used.forecast_hours is not None:
+        words += f", about {used.forecast_hours:.3g} in the end"
+    if used.asked_hours is not None:
+        words += f"; an attempt may take {used.asked_hours:.3g}"
+    return words
 
 
 def _draw_attempts(attempts: list[dict[str, object]]) -> str:

@@ -15,7 +15,7 @@ from vmcjob.cli.columns import TableColumn, make_document, make_table
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put_drawn, put_json, say
 from vmcjob.cli.text import Cell, format_duration, format_energy, format_point
-from vmcjob.errors import combine
+from vmcjob.errors import UsageError, combine
 
 if TYPE_CHECKING:
     from vmcjob.errors import RunDirError
@@ -26,8 +26,10 @@ STATE_STYLES = {
     "RUNNING": "cyan",
     "FINISHED": "green",
     "STOPPING": "yellow",
+    "BLOCKED": "red",
     "CANCELLED": "yellow",
     "PREEMPTED": "yellow",
+    "EXHAUSTED": "yellow",
     "DIVERGED": "red",
     "FAILED": "red",
     "DEAD": "red",
@@ -92,16 +94,23 @@ def status(
     watch: Annotated[
         bool, typer.Option("--watch", "-w", help="Look again every 2 s until all have ended.")
     ] = False,
+    tree: Annotated[
+        bool, typer.Option("--tree", help="Show each run below the one that it begins with.")
+    ] = False,
 ) -> None:
     """Show how the runs are doing, one line each. Energies are in hartree."""
+    from vmcjob.ancestry import as_trees
     from vmcjob.scheduler import Watch
     from vmcjob.status import rows
 
+    if tree and as_json:
+        raise UsageError("--tree is for people; in JSON, spec.train.start_from of show tells")
     slurm = Watch()
 
     def look() -> "tuple[list[Row], list[RunDirError]]":
         chosen = select_runs(selectors, site, runs)
-        return rows(chosen, slurm.look(chosen))
+        found, errors = rows(chosen, slurm.look(chosen))
+        return as_trees(found) if tree else found, errors
 
     found, errors = look()
     if watch:

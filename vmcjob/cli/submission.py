@@ -100,6 +100,8 @@ def _start(
 ) -> "tuple[Receipt, Preview]":
     """What became of the runs of one root, or would; in a dry run, the jobs of a batch system."""
     from vmcjob import scheduler
+    from vmcjob.budget import describe
+    from vmcjob.notification import why_not_found
     from vmcjob.rundir import LOCAL
 
     backend = scheduler.choose(wanted.site.scheduler, options.is_local)
@@ -110,8 +112,13 @@ def _start(
     backend.require(wanted.absolute(), plans)
     where, *unheeded = backend.announce(wanted, plans)
     say(where)
+    if (command := wanted.site.notify) and (problem := why_not_found(command)):
+        say(f"warning: {problem}")
     for words in unheeded:  # nothing that a spec asks for is left aside without a word
         say(words, "dim")
+    for group in scheduler.form_groups(backend.name, wanted.root, plans):
+        if words := describe(wanted.root, group):
+            say(f"budget: {words}")
     if not options.is_dry:
         receipt, jobs = scheduler.submit(backend, plans, wanted), NOTHING
     else:

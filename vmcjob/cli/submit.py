@@ -1,5 +1,6 @@
 """From specs to runs: submit, resume what has stopped half-way, rerun what has ended."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -7,6 +8,7 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.expand import expand_options
+from vmcjob.cli.longer import Extension
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
 from vmcjob.cli.specs import read_plans
 from vmcjob.cli.submission import CommandOptions, submit_plans
@@ -25,32 +27,62 @@ MoreSteps = Annotated[
         help="Evaluate finished runs for N steps more, each in a new run with all that it has.",
     ),
 ]
+TargetError = Annotated[
+    float | None,
+    typer.Option(
+        "--target-error",
+        metavar="E",
+        help="The same until the error is E hartree; for --more-steps at most, or 4 times as long "
+        "as it should take.",
+    ),
+]
+
+
+After = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--after", metavar="RUN", help="Begin when that run has finished; may be given again."
+    ),
+]
 
 
 @app.command(cls=Command)
 @expand_options
-def submit(specs: SpecPaths, options: CommandOptions) -> None:
+def submit(specs: SpecPaths, options: CommandOptions, after: After = None) -> None:
     """Start the runs of the specs and return at once.
 
     Submitting twice is harmless: what is queued, running or finished is left alone, and what was
     interrupted continues.
     """
-    submit_plans({resolve_site(options.site, options.runs).runs: read_plans(specs)}, options)
+    root, plans = resolve_site(options.site, options.runs).runs, read_plans(specs)
+    if after:
+        chosen = select_runs(after, options.site, options.runs)
+        plans = [_plan_after(plan, root, chosen) for plan in plans]
+    submit_plans({root: plans}, options)
 
 
 @app.command(cls=Command)
 @expand_options
-def resume(selectors: SomeSelectors, options: CommandOptions, more_steps: MoreSteps = None) -> None:
+def resume(
+    selectors: SomeSelectors,
+    options: CommandOptions,
+    more_steps: MoreSteps = None,
+    target_error: TargetError = None,
+) -> None:
     """Go on with runs that stopped, or with finished ones for longer.
 
     Their own directories say what they compute; the spec file is not read again. What is queued,
-    running or finished is left alone, unless --more-steps asks for a smaller error bar.
+    running or finished is left alone, unless --more-steps or --target-error asks for a smaller
+    error bar.
     """
     chosen = select_runs(selectors, options.site, options.runs)
-    if more_steps is not None:
-        chosen = _longest(chosen)
-        _require_finished(chosen)
-    submit_plans(_plans_again(chosen, more_steps), options)
+    if more_steps is None and target_error is None:
+        submit_plans(_plans_again(chosen), options)
+        return
+    extension = Extension(more_steps, target_error)
+    chosen = _longest(chosen)
+    _require_finished(chosen)
+    submit_plans(_plans_again(chosen, extension), options)
 
 
 @app.command(cls=Command)
@@ -64,6 +96,16 @@ def rerun(selectors: SomeSelectors, options: CommandOptions) -> None:
     chosen = select_runs(selectors, options.site, options.runs)
     _refuse_active(chosen)
     submit_plans(_plans_again(chosen), options, is_restart=True)
+
+
+def _plan_after(plan: "Plan", root: Path, chosen: "list[RunDir]") -> "Plan":
+    """The plan, of which nothing begins before the chosen runs have finished."""
+    for run in chosen:
+        if run.path.absolute().parent != root.absolute():
+            where = f"is not in {root}, where the new runs are to be"
+            raise UsageError(f"--after {run.path.name}: {where}; choose the same --runs for both")
+    after = tuple(run.path.name for run in chosen)
+    return replace(plan, tasks=tuple(replace(task, after=after) for task in plan.tasks))
 
 
 def _refuse_active(chosen: "list[RunDir]") -> None:
@@ -92,24 +134,29 @@ def _require_finished(chosen: "list[RunDir]") -> None:
     queue = scheduler.look(chosen)
     rows = [examine(run, queue) for run in chosen]
     if unfinished := [row for row in rows if row.state is not State.FINISHED]:
-        words = "--more-steps is for finished runs: without it, resume goes on where this one is"
+        words = (
+            "--more-steps and --target-error are for finished runs: without them, resume goes on "
+            "where this one is"
+        )
         raise UsageError(
             "\n".join(f"{row.run_id}: {row.state.lower()}; {words}" for row in unfinished)
         )
 
 
-def _plans_again(chosen: "list[RunDir]", more_steps: int | None = None) -> "dict[Path, list[Plan]]":
+def _plans_again(
+    chosen: "list[RunDir]", extension: Extension | None = None
+) -> "dict[Path, list[Plan]]":
     """What runs compute as their own directories describe it, by the runs root of each."""
     folders: dict[Path, list[Plan]] = {}
     for run in chosen:
-        plan = _plan_again(run, more_steps)
+        plan = _plan_again(run, extension)
         folders.setdefault(run.path.absolute().parent, []).append(plan)
     return folders
 
 
-def _plan_again(run: "RunDir", more_steps: int | None) -> "Plan":
+def _plan_again(run: "RunDir", extension: Extension | None) -> "Plan":
     """The plan of one run, or of one that goes on from it, from its own directory."""
-    from vmcjob.plan import Plan, Task, make_longer
+    from vmcjob.plan import Plan, Task
     from vmcjob.spec import load_resolved
 
     record = run.read_record()
@@ -117,5 +164,7 @@ def _plan_again(run: "RunDir", more_steps: int | None) -> "Plan":
         words = f"was {record.run_id} and has been put aside or renamed; it can only be looked at"
         raise UsageError(f"{run.path}: {words}")
     spec = load_resolved(run.read_spec_text(), str(run.spec_path))
-    task = Task(record.run_id, record.name, record.point, record.seed, spec, record.science_sha256)
-    return Plan(record.source, (make_longer(task, more_steps) if more_steps else task,))
+    who = record.run_id, record.name, record.point, record.seed
+    task = Task(*who, spec, record.science_sha256, pool_sha256=record.pool_sha256)
+    chosen = extension.make_longer(run, task) if extension else task
+    return Plan(record.source, (chosen,), is_whole=False)

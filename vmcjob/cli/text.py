@@ -158,7 +158,9 @@ def _escape(letter: str) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """The first line of a text, without what would move the cursor."""
+    """The first line of a text, without what would move the cursor; one alone keeps its indent."""
+    if text.isprintable():
+        return text
     first = text.lstrip().partition("\n")[0]
     return "".join(letter if letter.isprintable() else "?" for letter in first)
 

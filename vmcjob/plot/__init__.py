@@ -4,7 +4,7 @@ Data comes as `RunSeries`, read from stores by `read`; every figure is a functio
 matplotlib, and no display.
 """
 
-from vmcjob.plot.curve import CurvePoint, draw_curve
+from vmcjob.plot.curve import CurvePoint, draw_curve, draw_curves
 from vmcjob.plot.overview import draw_comparison, draw_overview
 from vmcjob.plot.series import RunSeries, read
 from vmcjob.plot.style import FORMATS, save, to_svg
@@ -15,6 +15,7 @@ __all__ = [
     "RunSeries",
     "draw_comparison",
     "draw_curve",
+    "draw_curves",
     "draw_overview",
     "read",
     "save",

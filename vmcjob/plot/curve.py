@@ -1,6 +1,7 @@
 """A potential-energy curve: energies along one coordinate of a sweep, and the fitted minimum."""
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -60,8 +61,65 @@ def draw_curve(
     return figure
 
 
-def _draw_points(axes: Axes, points: Sequence[CurvePoint]) -> None:
-    for is_converged, colour, label in ((True, COLOURS[1], "VMC"), (False, GREY, "not converged")):
+def draw_curves(
+    curves: Mapping[str, tuple[Sequence[CurvePoint], Fit | None]],
+    coordinate: str,
+    limit: Value | None = None,
+) -> Figure:
+    """Several curves in one picture; below, by how much the others differ from the first.
+
+    Args:
+        curves: points and fit of each, by name.
+        coordinate: name and unit of the axis.
+        limit: the energy of the fragments, hartree.
+    """
+    with our_style():
+        figure = new_figure(COLUMN, 3.6)
+        axes, below = figure.subplots(2, 1, sharex=True, height_ratios=[3.0, 1.0])
+        (_, (first, _)), *_ = curves.items()
+        energy_at = {point.at: point for point in first}
+        below.axhline(0.0, color=GREY, linewidth=0.6)
+        for place, (name, (points, fit)) in enumerate(curves.items()):
+            size = max(2.0, 5.0 - 1.5 * place)  # what lies below is seen
+            _draw_points(axes, points, COLOURS[place], name, size)
+            if fit is not None:
+                x = np.linspace(fit.first, fit.last, N_DRAWN)
+                axes.plot(x, fit(x), **line(place), zorder=1)
+            pairs = [(point, energy_at[point.at]) for point in points if point.at in energy_at]
+            if place:
+                _draw_differences(below, pairs, COLOURS[place])
+        if limit is not None:
+            axes.axhline(limit.value, color=GREY, linestyle="--", linewidth=0.8, label="fragments")
+        axes.set_ylabel("energy (hartree)")
+        below.set_ylabel("difference (mHa)")
+        below.set_xlabel(coordinate)
+        axes.legend(loc="lower right")
+    return figure
+
+
+def _draw_differences(
+    axes: Axes, pairs: Sequence[tuple[CurvePoint, CurvePoint]], colour: str
+) -> None:
+    """Of one curve from another where both have a point."""
+    axes.errorbar(
+        [point.at for point, _ in pairs],
+        [1e3 * (point.energy - other.energy) for point, other in pairs],
+        yerr=[1e3 * math.hypot(point.error, other.error) for point, other in pairs],
+        fmt="o",
+        color=colour,
+        markersize=3.0,
+        elinewidth=0.8,
+    )
+
+
+def _draw_points(
+    axes: Axes,
+    points: Sequence[CurvePoint],
+    known_colour: str = COLOURS[1],
+    name: str = "VMC",
+    size: float = 3.0,
+) -> None:
+    for is_converged, colour, label in ((True, known_colour, name), (False, GREY, "not converged")):
         chosen = [point for point in points if point.is_converged == is_converged]
         if chosen:
             axes.errorbar(
@@ -70,7 +128,7 @@ def _draw_points(axes: Axes, points: Sequence[CurvePoint]) -> None:
                 yerr=[point.error for point in chosen],
                 fmt="o",
                 color=colour,
-                markersize=3.0,
+                markersize=size,
                 elinewidth=0.8,
                 label=label,
             )

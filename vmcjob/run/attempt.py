@@ -5,11 +5,13 @@ import os
 import platform
 import socket
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from typing import Final
 
 import jax
+import numpy as np
 
 from vmcjob import __version__
 from vmcjob.errors import RunDirError, UsageError
@@ -21,6 +23,7 @@ from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.replica import Replica, open_shared
+from vmcjob.run.state import WALKERS
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
@@ -29,6 +32,7 @@ from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore, peek
 from vmcjob.vmc import ranks
 from vmcjob.vmc.casscf import ActiveSpace
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
+from vmcjob.vmc.warp import follow
 
 PACKAGES: Final = ("jax", "jaxlib", "flax", "optax", "kfac-jax", "pyscf", "numpy", "zarr")
 
@@ -46,20 +50,24 @@ def join(rank: Rank) -> None:
         raise UsageError(f"{error}; ask for nodes that are alike") from None
 
 
-def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> None:
-    """Take the run to its end; raises what `Worker.run` raises, and errors meant for the user."""
+def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> str:
+    """Take the run to its end; what is to be told of it, if anything.
+
+    Raises what `Worker.run` raises, and errors meant for the user.
+    """
     spec = _read_spec(run_dir)
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
-    make_calculation = partial(build, spec, _recorded_start(store))
+    make_calculation = partial(build, start=_recorded_start(store))
     worker = Worker(spec, make_calculation, store, stop, heartbeat, start and start.arrays)
     for line in describe_blocks(worker.calculation):
         log.info("%s", line)
     if worker.warning:
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, _device_names(), worker.standing)
-    worker.run()
+    found = worker.run()
+    return "" if found is None else str(found)
 
 
 def _read_spec(run_dir: RunDir) -> JobSpec:
@@ -75,7 +83,7 @@ def _read_spec(run_dir: RunDir) -> JobSpec:
 
 
 def _read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
-    """The last checkpoint of the run that this one starts from."""
+    """The last checkpoint of the run that this one starts from, its walkers where they belong."""
     if spec.train.start_from is None:
         return None
     store = RunStore.open(run_dir.start_path, run_id=spec.train.start_from)
@@ -87,7 +95,12 @@ def _read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
         raise RunDirError(f"{run_dir.start_path}: there is no checkpoint to start from")
     if store.attrs.get("ansatz_version", 1) < ANSATZ_VERSION:
         refuse_poles(restored.checkpoint.arrays)
-    return restored.checkpoint
+    checkpoint = restored.checkpoint
+    if not spec.train.follow_nuclei or spec.system.charges != origin.system.charges:
+        return checkpoint
+    before, after = (np.array(make_system(each.system).nuclei) for each in (origin, spec))
+    walkers = follow(checkpoint.arrays[WALKERS], before, after)
+    return replace(checkpoint, arrays={**checkpoint.arrays, WALKERS: walkers})
 
 
 def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> RunStore:

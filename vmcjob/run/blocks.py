@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmcjob.run.consensus import share_length
+from vmcjob.run.rollback import NotFiniteError
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step, iterate
@@ -44,3 +45,11 @@ def run_blocks(step: Step, state: LoopState, first: int, edges: Sequence[int]) -
             wanted = max(1, min(2 * length, round(length * BLOCK_SECONDS / seconds)))
             length = share_length(wanted)
             first = last
+
+
+def require_finite(block: Block) -> None:
+    """NotFiniteError with the first step of a block whose numbers are not finite."""
+    first = block.last - len(block.infos) + 1
+    for step, info in enumerate(block.infos, start=first):
+        if not getattr(info, "is_finite", True):
+            raise NotFiniteError(step)

@@ -1,12 +1,14 @@
 """What ranks agree on between two blocks: their clocks differ, and a signal may reach one alone."""
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 
 from vmcjob.run.explosion import Judgement
 from vmcjob.run.stop import StopRequest, describe
 from vmcjob.vmc import ranks
+
+Finding = TypeVar("Finding")
 
 
 class Consensus(NamedTuple):
@@ -28,6 +30,13 @@ def reach_consensus(is_commit_due: bool, stop: StopRequest, judgement: Judgement
     number = next((int(number) for number in said[:, 1] if number), 0)
     agreed = Judgement(bool(said[0, 2]), int(said[0, 3]) or None)
     return Consensus(bool(said[0, 0]), describe(number) if number else None, agreed)
+
+
+def share_finding(own: Finding) -> Finding:
+    """What the first rank has found: the others have no rows to look at."""
+    if ranks.count() == 1:
+        return own
+    return ranks.from_first(own if ranks.is_first() else None)
 
 
 def share_length(n_steps: int) -> int:

@@ -4,11 +4,11 @@ import logging
 import traceback
 
 from vmcjob.errors import DivergedError, VmcJobError
+from vmcjob.protocol import OUT_OF_MEMORY
 from vmcjob.run.rollback import is_out_of_memory
 from vmcjob.run.stop import StoppedError
 from vmcjob.rundir import DISK_FULL, Outcome, OutcomeRecord, is_about_full_disk
 
-OUT_OF_MEMORY = "out of memory; use fewer sampler.walkers or a smaller ansatz"
 RANK_LOST = (
     "another rank of the run has ended or cannot be reached (see `vmcjob logs --rank`); "
     "submitted again, the run continues"

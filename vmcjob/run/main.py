@@ -17,6 +17,7 @@ from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 
 log = logging.getLogger("vmcjob")
+BOUNDS = ("start", "end", "lost")  # events between which a worker works
 
 
 def main(path: Path, rank: Rank = ALONE) -> int:
@@ -76,10 +77,26 @@ def _attempt(
         asked = run_dir.read_cancellation()
         if asked and asked.worker != Process.of_pid(os.getpid()):  # it was about an earlier attempt
             run_dir.clear_cancellation()
+        _note_silence(run_dir, beat)
         run_dir.append_attempt("start")
     except RunDirError as error:
         return outcome_of(error)
     return _outcome(run_dir, rank, stop, heartbeat)
+
+
+def _note_silence(run_dir: RunDir, beat: Heartbeat | None) -> None:
+    """Say of an attempt that ended without a word that it worked until its last heartbeat.
+
+    Its time has been paid for, and the heartbeat will be another's.
+    """
+    lines = [line for line in run_dir.read_attempts() if line.get("event") in BOUNDS]
+    last = lines[-1] if lines else {}
+    if beat is None or last.get("event") != "start":
+        return
+    who = {"host": beat.host, "pid": beat.pid}
+    if {key: last.get(key) for key in who} == who:
+        how = {"worker_pid": beat.pid, "how": "without a word"}
+        run_dir.append_attempt("lost", time=beat.time, **who, **how)
 
 
 def _leave_as_it_was(run_dir: RunDir, heartbeat: HeartbeatWriter, beat: Heartbeat | None) -> None:
@@ -144,7 +161,7 @@ def _outcome(
 
         join(rank)
         startup.find_devices()
-        attempt(run_dir, stop, heartbeat)
+        message = attempt(run_dir, stop, heartbeat)
     except Exception as error:
         return outcome_of(error, is_alone=rank.is_alone)
-    return OutcomeRecord(outcome=Outcome.FINISHED)
+    return OutcomeRecord(outcome=Outcome.FINISHED, message=message)

@@ -4,12 +4,27 @@ from collections.abc import Mapping
 
 import numpy as np
 
+from vmcjob.run import comparison
 from vmcjob.run.heartbeat import HeartbeatWriter
+from vmcjob.run.target import forecast
 from vmcjob.rundir import Heartbeat, Phase
+from vmcjob.spec import Evaluate, JobSpec
 from vmcjob.stats import estimate
 
 # Training energies move; the last so many tell where they are now.
 TRAINING_WINDOW = 100
+
+
+def steps_of(spec: JobSpec) -> dict[Phase, int]:
+    """How many every phase may have, in the order of the run."""
+    return {
+        Phase.PRETRAIN: spec.pretrain.steps,
+        Phase.WARMUP: spec.sampler.warmup,
+        Phase.TRAIN: spec.train.steps,
+        Phase.COMPARE: comparison.n_steps(spec),
+        Phase.EQUILIBRATE: spec.evaluate.warmup if spec.evaluate.steps else 0,
+        Phase.EVALUATE: spec.evaluate.steps,
+    }
 
 
 class Progress:
@@ -19,6 +34,7 @@ class Progress:
         heartbeat: where the heartbeat goes.
         planned: steps of every phase, in the order of the run.
         energies: what earlier attempts recorded of each phase, in hartree.
+        evaluate: what may end an evaluation before its last step.
     """
 
     def __init__(
@@ -26,9 +42,11 @@ class Progress:
         heartbeat: HeartbeatWriter,
         planned: Mapping[Phase, int],
         energies: Mapping[Phase, np.ndarray],
+        evaluate: Evaluate,
     ) -> None:
         self._heartbeat = heartbeat
         self._planned = planned
+        self._evaluate = evaluate
         self._energies = {phase: energies[phase].tolist() for phase in energies}
         self._speeds: dict[Phase, float] = {}
         self._acceptance: float | None = None
@@ -75,20 +93,23 @@ class Progress:
 
     def _beat(self, phase: Phase, step: int, shown_as: Phase | None = None) -> None:
         energy, error = self.energy(phase)
+        is_evaluated = phase is Phase.EVALUATE and shown_as is None
+        n_expected = forecast(self._evaluate, step, error) if is_evaluated else None
         self._heartbeat.beat(
             Heartbeat(
                 phase=shown_as or phase,
                 step=step,
                 n_steps=self._planned[phase],
+                n_expected=n_expected,
                 energy=energy,
                 error=error,
                 acceptance=self._acceptance,
                 steps_per_s=self._speeds.get(phase),
-                eta_s=self._time_left(phase, step),
+                eta_s=self._time_left(phase, step, n_expected or self._planned[phase]),
             )
         )
 
-    def _time_left(self, phase: Phase, step: int) -> float | None:
+    def _time_left(self, phase: Phase, step: int, end: int) -> float | None:
         """Seconds to the end of the run; phases not yet timed are taken to be as fast as this."""
         speed = self._speeds.get(phase)
         if speed is None:
@@ -96,4 +117,4 @@ class Progress:
         phases = list(self._planned)
         later = phases[phases.index(phase) + 1 :]
         ahead = sum(self._planned[other] / self._speeds.get(other, speed) for other in later)
-        return (self._planned[phase] - step) / speed + ahead
+        return (end - step) / speed + ahead

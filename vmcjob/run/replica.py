@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from vmcjob.store import Commit, HartreeFockRecord, Restored, RunStore
+from vmcjob.store.peek import ended_early
 from vmcjob.vmc import ranks
 
 log = logging.getLogger("vmcjob")
@@ -19,6 +20,7 @@ class Replica:
 
     snapshot_steps: set[int]
     n_committed: dict[str, int]
+    n_due: dict[str, int]
     rollbacks: tuple[Mapping[str, Any], ...]  # JSON
     start: HartreeFockRecord | None
     restored: Restored | None
@@ -28,7 +30,8 @@ class Replica:
         """What the other ranks have to be told of a store."""
         restored = store.checkpoint()  # first: a damaged one changes what counts as committed
         start = store.hartree_fock()
-        return cls(store.snapshot_steps, store.n_committed, store.rollbacks, start, restored)
+        lengths = store.n_committed, store.n_due
+        return cls(store.snapshot_steps, *lengths, store.rollbacks, start, restored)
 
     def hartree_fock(self) -> HartreeFockRecord | None:
         """The Hartree–Fock start of the run; None where it had none."""
@@ -54,7 +57,8 @@ class Replica:
         self.restored = Restored(commit.checkpoint, None)
 
     def record(self, name: str, value: Any) -> None:  # JSON
-        """Nothing to remember: what a worker goes by is in the checkpoint."""
+        """Remember how long a series is; all else that a worker goes by is in the checkpoint."""
+        self.n_due |= ended_early({name: value})
 
     def record_rollback(self, record: Mapping[str, Any]) -> None:
         """Remember it: the first rank goes back too."""

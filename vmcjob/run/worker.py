@@ -3,17 +3,19 @@
 import logging
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 
 import numpy as np
 
 from vmcjob.errors import DivergedError
 from vmcjob.run import comparison
-from vmcjob.run.blocks import Block, run_blocks
-from vmcjob.run.consensus import reach_consensus
+from vmcjob.run.blocks import require_finite, run_blocks
+from vmcjob.run.consensus import reach_consensus, share_finding
 from vmcjob.run.explosion import NOTHING_STRANGE, ExplosionWatch, Judgement
 from vmcjob.run.heartbeat import HeartbeatWriter
-from vmcjob.run.progress import Progress
+from vmcjob.run.level import Level, with_training
+from vmcjob.run.looks import Looks
+from vmcjob.run.progress import Progress, steps_of
 from vmcjob.run.replica import Replica, share
 from vmcjob.run.rollback import (
     DIVERGENCES,
@@ -26,28 +28,19 @@ from vmcjob.run.rollback import (
     advice,
     is_out_of_memory,
 )
-from vmcjob.run.rows import RECORDED, Pending, Rows, concatenate, rows_of
-from vmcjob.run.state import from_arrays, take_over, to_arrays
+from vmcjob.run.rows import RECORDED, Pending, concatenate, rows_of
+from vmcjob.run.state import Position, from_arrays, take_over, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
+from vmcjob.run.target import Finding
 from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
-from vmcjob.store import Checkpoint, RunStore
+from vmcjob.store import Checkpoint, RunStore, peek
 from vmcjob.vmc import devices, ranks
-from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step
 from vmcjob.vmc.phases import Calculation, candidates, with_parameters
 from vmcjob.vmc.phases import Phase as PhaseOfRun
 
 log = logging.getLogger("vmcjob")
-
-
-@dataclass
-class Position:
-    """Where a run stands: the phase, the steps done in it, the state after them."""
-
-    phase: Phase
-    step: int
-    state: LoopState
 
 
 class Worker:
@@ -60,7 +53,7 @@ class Worker:
     def __init__(
         self,
         spec: JobSpec,
-        make_calculation: Callable[[RetryPolicy], Calculation],
+        make_calculation: Callable[..., Calculation],  # of a spec and a policy
         store: RunStore | Replica,
         stop: StopRequest,
         heartbeat: HeartbeatWriter,
@@ -69,30 +62,31 @@ class Worker:
         """Begin with the checkpoint `start` of another run, unless there is one of this run."""
         self._spec, self._make_calculation, self._store = spec, make_calculation, store
         self._stop, self._heartbeat, self._start = stop, heartbeat, start
-        self._planned = {
-            Phase.PRETRAIN: spec.pretrain.steps,
-            Phase.WARMUP: spec.sampler.warmup,
-            Phase.TRAIN: spec.train.steps,
-            Phase.COMPARE: comparison.n_steps(spec),
-            Phase.EQUILIBRATE: spec.evaluate.warmup if spec.evaluate.steps else 0,
-            Phase.EVALUATE: spec.evaluate.steps,
-        }
+        self._looks, self._planned = Looks(spec), steps_of(spec)
         self._rollbacks = [Rollback.from_json(record) for record in store.rollbacks]
         self._begin()
 
     def _begin(self) -> None:
         """From the last commit on, as carefully as the rollbacks so far ask for."""
-        self.calculation = self._make_calculation(RetryPolicy.after(self._rollbacks))
+        self._plan()
         self.position, self.warning = self._restore()
         series = {phase: self._store.series(phase.value) for phase in RECORDED}
         energies = {phase: series[phase]["energy"] for phase in RECORDED}
-        self._progress = Progress(self._heartbeat, self._planned, energies)
+        about = self._heartbeat, self._planned, energies, self._spec.evaluate
+        self._progress = Progress(*about)
         clocks = [rows["wall_time"][-1] for rows in series.values() if len(rows["step"])]
         self._began = time.monotonic() - max(clocks, default=0.0)
         self._pending = Pending()
         self._flushed = time.monotonic()
         self._watch = ExplosionWatch(self.calculation.energy_bound, self._spec.sampler.walkers)
         self._watch.accept(series[Phase.TRAIN])
+
+    def _plan(self) -> None:
+        """Of a training that ends when it is level, as long as is known by now."""
+        spec = with_training(self._spec, self._store.n_due["train"])
+        self._planned.update(steps_of(spec))
+        policy = RetryPolicy.after(self._rollbacks)
+        self.calculation = self._make_calculation(spec, policy=policy)
 
     @property
     def _wall_time(self) -> float:
@@ -105,8 +99,8 @@ class Worker:
         done, planned = self.position.step, self._planned[self.position.phase]
         return f"{self.position.phase} step {done}/{planned}"
 
-    def run(self) -> None:
-        """All phases that are left.
+    def run(self) -> Finding | None:
+        """All phases that are left; what was found of a target error, if there is one.
 
         Numbers that are not finite, an explosion of the energy, and a lack of memory send the run
         back to its last commit, from where it goes on more carefully.
@@ -118,7 +112,9 @@ class Worker:
         while (setback := self._run_phases()) is not None:
             self._go_back(*setback)
         self._commit()
+        found = self._settle()
         self._progress.finish()
+        return found
 
     def _run_phases(self) -> tuple[Cause, int] | None:
         """All phases that are left; or why that was not possible, and at which step.
@@ -144,7 +140,7 @@ class Worker:
             phase = Phase(name)
             if phase is not self.position.phase:
                 self._enter(phase)
-            if self.position.step < self._planned[phase]:
+            while self.position.step < self._planned[phase] and not self._is_over():
                 self._progress.begin(phase, self.position.step)
                 self._at_block_end()  # while the program was loaded, a stop may have been asked for
                 run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
@@ -186,18 +182,57 @@ class Worker:
 
     def _run_phase(self, phase: Phase, step: Step) -> None:
         start = self.position
-        edges = [edge for edge in self._edges(phase) if edge > start.step]
+        snapshots = self._store.snapshot_steps if phase is Phase.EVALUATE else set()
+        stops = {self._planned[phase], *snapshots, *self._looks.steps(phase, self._planned)}
+        edges = sorted(stop for stop in stops if stop > start.step)
         for block in run_blocks(step, start.state, start.step, edges):
             rows = rows_of(block, self._wall_time)
-            _require_finite(block)
+            require_finite(block)
             self._pending.add(phase, rows)
             self.position = Position(phase, block.last, block.state)
             if phase is Phase.EVALUATE:
                 self._pending.observe(block, self._spec.evaluate.observe_every)
-            if phase is Phase.EVALUATE and block.last in self._store.snapshot_steps:
+            if block.last in snapshots:
                 self._pending.keep_walkers(block.last, devices.gather(block.state.chain.r))
             self._progress.advance(phase, block.last, block.steps_per_s, rows)
-            self._at_block_end(self._judge(phase, rows, block.last))
+            is_trained = phase is Phase.TRAIN
+            judgement = self._watch.judge(rows, block.last) if is_trained else NOTHING_STRANGE
+            is_strange = self._at_block_end(judgement)
+            if not is_strange and (found := self._look()) and found.is_reached:
+                return
+
+    def _is_over(self) -> bool:
+        """Whether the phase ends before its last step; of a level training that end is begun."""
+        found = self._look()
+        if found is None or not found.is_reached:
+            return False
+        if isinstance(found, Level):
+            log.info("%s", found)
+            self._store.record(peek.LEVEL, found.to_json())
+            self._plan()
+        return isinstance(found, Finding)
+
+    def _look(self) -> Finding | Level | None:
+        """What is known of the phase by committed rows alone, whatever interrupted the run.
+
+        None where there is nothing to look for, which is so at most lengths.
+        """
+        phase, step = self.position.phase, self.position.step
+        if step not in self._looks.steps(phase, self._planned):
+            return None
+        if self._committed != (phase, step):
+            self._commit()
+        rows = self._store.series("train" if phase is Phase.TRAIN else "evaluate")
+        return share_finding(self._looks.judge(phase, rows))
+
+    def _settle(self) -> Finding | None:
+        """Record what came of a target error: how long the evaluation is, and why."""
+        found = self._look()
+        if not isinstance(found, Finding):
+            return None
+        self._planned[Phase.EVALUATE] = self.position.step
+        self._store.record(peek.TARGET, found.to_json())
+        return found
 
     def _compare(self, phase: Phase, step: Step) -> None:
         """Measure the last parameters, then their average, and go on with the better ones."""
@@ -209,7 +244,7 @@ class Worker:
             done = first + self._planned[phase] // len(found)
             for block in run_blocks(step, state, first, [done]):
                 rows.append(rows_of(block, self._wall_time))
-                _require_finite(block)
+                require_finite(block)
                 self.position = Position(phase, block.last, block.state)
                 self._progress.advance(phase, block.last, block.steps_per_s, rows[-1])
                 self._at_block_end()
@@ -220,12 +255,8 @@ class Worker:
         state = with_parameters(self.position.state, found[chosen])
         self.position = Position(phase, done, state)
 
-    def _judge(self, phase: Phase, rows: Rows, last: int) -> Judgement:
-        """What to think of the newest rows of training."""
-        return self._watch.judge(rows, last) if phase is Phase.TRAIN else NOTHING_STRANGE
-
-    def _at_block_end(self, judgement: Judgement = NOTHING_STRANGE) -> None:
-        """Between blocks: commit if it is time, stop if that was asked.
+    def _at_block_end(self, judgement: Judgement = NOTHING_STRANGE) -> bool:
+        """Between blocks: commit if it is time, stop if that was asked; whether all is strange.
 
         While the last step is strange, nothing is committed: it may be the first of an explosion.
         """
@@ -239,6 +270,7 @@ class Worker:
             if self.position.phase is Phase.WARMUP and not self._planned[Phase.PRETRAIN]:
                 raise StoppedError(f"{found.stop_reason} before its first commit; begins anew")
             raise StoppedError(f"{found.stop_reason}; continues from {self.standing}")
+        return found.judgement.is_strange
 
     def _commit(self) -> None:
         """Write what is pending and where to go on; short phases are simply done again."""
@@ -265,15 +297,3 @@ class Worker:
             state = self.calculation.after_pretraining(state)
         state = from_arrays(checkpoint.arrays, like=state)
         return Position(phase, step, state), restored.warning
-
-    def _edges(self, phase: Phase) -> list[int]:
-        """Steps after which the worker must look up: snapshots, and the phase's end."""
-        inner = self._store.snapshot_steps if phase is Phase.EVALUATE else set()
-        return sorted(inner | {self._planned[phase]})
-
-
-def _require_finite(block: Block) -> None:
-    first = block.last - len(block.infos) + 1
-    for step, info in enumerate(block.infos, start=first):
-        if not getattr(info, "is_finite", True):
-            raise NotFiniteError(step)

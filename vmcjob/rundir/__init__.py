@@ -2,12 +2,16 @@
 
 from vmcjob.rundir.directory import OLD, RunDir
 from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
+from vmcjob.rundir.groups import Group, find_groups
 from vmcjob.rundir.log import LogFiles, LogReader
 from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
+    END,
     LOCAL,
+    RESULTS,
     Cancellation,
     Heartbeat,
+    Notification,
     Outcome,
     OutcomeRecord,
     Phase,
@@ -19,13 +23,17 @@ from vmcjob.rundir.selection import list_runs, select
 
 __all__ = [
     "DISK_FULL",
+    "END",
     "LOCAL",
     "OLD",
+    "RESULTS",
     "RESULTS_LOST",
     "Cancellation",
+    "Group",
     "Heartbeat",
     "LogFiles",
     "LogReader",
+    "Notification",
     "Outcome",
     "OutcomeRecord",
     "Phase",
@@ -33,6 +41,7 @@ __all__ = [
     "Record",
     "RunDir",
     "Submission",
+    "find_groups",
     "is_about_full_disk",
     "is_disk_full",
     "list_runs",

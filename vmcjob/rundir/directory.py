@@ -18,6 +18,8 @@ from vmcjob.rundir.files import (
 from vmcjob.rundir.journal import RunJournal
 from vmcjob.rundir.lock import lock
 from vmcjob.rundir.records import (
+    RESULTS,
+    Outcome,
     Record,
     encode,
 )
@@ -141,6 +143,51 @@ class RunDir(RunJournal):
         identity = ("run_id", "name", "seed", "science_sha256")
         if any(getattr(found, key) != getattr(record, key) for key in identity):
             raise RunDirError(f"{self.path}: holds another run ({found.run_id}); move it away")
+
+    def beside(self, run_id: str) -> "RunDir":
+        """Another run of the same runs root, there or not."""
+        return RunDir(self.path.parent / run_id)
+
+    @property
+    def open_waits(self) -> tuple[str, ...]:
+        """The ids of the runs that its submission waits for, and that have not finished yet."""
+        submission = self.read_submission()
+        wanted = (submission.waits_for if submission else None) or {}
+        return tuple(run_id for run_id in wanted if not self.beside(run_id).can_be_begun_with)
+
+    @property
+    def can_be_begun_with(self) -> bool:
+        """Whether it has finished, and another run can have a copy of what it has learnt."""
+        outcome = self.read_outcome()
+        return outcome is not None and outcome.outcome is Outcome.FINISHED and self.has_results
+
+    def take_start(self) -> None:
+        """Copy what it begins with from the run that it has waited for, if that is not done yet.
+
+        RunDirError if that run has gone meanwhile, or has not finished after all.
+        """
+        submission = self.read_submission()
+        wanted = (submission.waits_for if submission else None) or {}
+        for origin in (run_id for run_id, what in wanted.items() if what == RESULTS):
+            if not self.start_path.exists():
+                self._copy_start(self.beside(origin))
+
+    def _copy_start(self, origin: "RunDir") -> None:
+        """At once: an attempt that is killed half-way leaves no half of a start."""
+        if not origin.exists or not origin.can_be_begun_with:
+            why = "has not finished" if origin.exists else "has been removed, or moved away"
+            again = f"vmcjob resume {origin.path.name} {self.path.name}"
+            advice = again if origin.exists else "submit its spec again, then this one's"
+            raise RunDirError(f"train.start_from: {origin.path} {why}; {advice}")
+        remove_abandoned(self.path.glob(".start.*"))
+        staging = self.path / f".start.{os.urandom(4).hex()}"
+        try:
+            peek.copy_start(origin.store_path, staging)
+            os.rename(staging, self.start_path)
+        except OSError as error:
+            raise RunDirError(f"{self.start_path}: cannot be written: {error.strerror}") from None
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
 
     def lock(self) -> AbstractContextManager[None]:
         """Be the run's only worker; RunDirError names the other one."""

@@ -22,6 +22,7 @@ from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
     Cancellation,
     Heartbeat,
+    Notification,
     Outcome,
     OutcomeRecord,
     Record,
@@ -124,6 +125,14 @@ class RunJournal(RunResults):
     def clear_cancellation(self) -> None:
         """It is wanted again."""
         remove_file(self.cancellation_path)
+
+    def read_notification(self) -> Notification | None:
+        """Of which end somebody has been told last."""
+        return _read(Notification, self.notification_path)
+
+    def write_notification(self, notification: Notification) -> None:
+        """Somebody is told of an end."""
+        replace_file(self.notification_path, encode(notification))
 
     def read_outcome(self) -> OutcomeRecord | None:
         """How the last attempt ended, None while one runs or when it could not say."""

@@ -48,6 +48,11 @@ class RunPaths:
         return self.path / "cancel.json"
 
     @property
+    def notification_path(self) -> Path:
+        """Of which end the user's command has been told (`Notification`)."""
+        return self.path / "notified.json"
+
+    @property
     def attempts_path(self) -> Path:
         """One JSON line per start and end of an attempt."""
         return self.path / "attempts.jsonl"

@@ -15,6 +15,8 @@ from vmcjob.rundir.process import Process, host_name, start_time
 
 T = TypeVar("T")
 LOCAL = "local"  # the scheduler of a submission to this machine
+RESULTS = "results"  # what a run needs of another that it begins with
+END = "end"  # of one that it only comes after
 
 
 class Phase(StrEnum):
@@ -36,6 +38,7 @@ class Outcome(StrEnum):
 
     FINISHED = "FINISHED"
     PREEMPTED = "PREEMPTED"
+    EXHAUSTED = "EXHAUSTED"  # its budget is
     DIVERGED = "DIVERGED"
     FAILED = "FAILED"
 
@@ -52,6 +55,12 @@ class Record:
     source: str  # the spec file it came from
     vmcjob_version: str
     created: float = field(default_factory=time.time)  # seconds since the epoch, as all times
+    pool_sha256: str | None = None  # in a chain: of the runs of all seeds
+
+    @property
+    def calculation_sha256(self) -> str:
+        """What runs share that differ by their seeds only."""
+        return self.pool_sha256 or self.science_sha256
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,6 +86,7 @@ class Submission:
     number: int = 0  # how many submissions to a batch system there were before
     cancelled_at: float | None = None
     place: int | None = None  # which of the runs it is that have this job together
+    waits_for: Mapping[str, Any] | None = None  # what it needs of other runs, by their ids
 
     @property
     def is_job(self) -> bool:
@@ -118,6 +128,7 @@ class Heartbeat:
     acceptance: float | None = None
     steps_per_s: float | None = None
     eta_s: float | None = None  # until the run's end, not the phase's
+    n_expected: int | None = None  # steps after which a target error is reached, n_steps if never
     pid: int = field(default_factory=os.getpid)
     host: str = field(default_factory=host_name)
     process_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
@@ -142,6 +153,19 @@ class Cancellation:
     def worker(self) -> Process | None:
         """The worker that was asked to stop."""
         return None if self.pid is None else Process(self.host, self.pid, self.process_start)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Notification:
+    """notified.json: of which end of the run its user's command has been told last."""
+
+    submission: str  # its name; empty where nothing was handed over
+    state: str
+    time: float = field(default_factory=time.time)
+
+    def is_of(self, other: "Notification") -> bool:
+        """Whether both are about the same end."""
+        return (self.submission, self.state) == (other.submission, other.state) != ("", "")
 
 
 @dataclass(frozen=True, kw_only=True)

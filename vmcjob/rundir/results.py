@@ -45,6 +45,15 @@ class RunResults(RunPaths):
         """Evaluation steps that its results have room for; None before there are any."""
         return peek.n_rows(self.store_path, "evaluate/step")
 
+    @property
+    def n_due(self) -> int | None:
+        """Evaluation steps that they are complete with: fewer than planned if these are enough.
+
+        None before there are any results.
+        """
+        early = peek.ended_early(peek.attributes(self.store_path) or {})
+        return early.get("evaluate", self.n_planned)
+
     def read_provenance(self) -> dict[str, object] | None:
         """What else decided the numbers, as the results say; None before there are any."""
         found = (peek.attributes(self.store_path) or {}).get("provenance")

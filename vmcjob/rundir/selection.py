@@ -71,7 +71,7 @@ def _longest(runs: list[RunDir]) -> list[RunDir]:
     lines: dict[str, list[RunDir]] = {}
     for run in runs:
         lines.setdefault(_origin(run.path.name, continued), []).append(run)
-    return [max(line, key=lambda run: run.n_planned or 0) for line in lines.values()]
+    return [max(line, key=lambda run: run.n_due or 0) for line in lines.values()]
 
 
 def _origin(run_id: str, continued: Mapping[str, str | None]) -> str:

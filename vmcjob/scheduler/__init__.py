@@ -6,6 +6,7 @@ Each backend keeps the contract of `contract.Backend` and is registered here.
 from vmcjob.scheduler.cancel import cancel
 from vmcjob.scheduler.contract import Answer, Backend, Cost, JobPreview, SubmissionOptions
 from vmcjob.scheduler.folders import job_folders
+from vmcjob.scheduler.groups import form_groups
 from vmcjob.scheduler.local import Local, serve
 from vmcjob.scheduler.lock import queue_lock
 from vmcjob.scheduler.logs import find_script, read_job_logs
@@ -40,6 +41,7 @@ __all__ = [
     "choose",
     "draft",
     "find_script",
+    "form_groups",
     "job_folders",
     "largest",
     "look",

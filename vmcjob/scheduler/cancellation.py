@@ -81,7 +81,8 @@ def _mark(run: RunDir, seen: Queue) -> tuple[str | None, Submission | None]:
     is_over = job is not None and job.stage is Stage.ENDED
     if before is None or found.job_id is None or is_through(found, before):
         return None, None
-    if not (found.state.is_active or (job is not None and job.stage is Stage.ACTIVE)):
+    is_wanted = found.state.is_active or found.state.is_waiting
+    if not (is_wanted or (job is not None and job.stage is Stage.ACTIVE)):
         return None, None
     run.write_submission(replace(before, job_id=found.job_id, cancelled_at=time.time()))
     return (None if is_over else found.job_id), before

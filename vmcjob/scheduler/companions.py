@@ -35,7 +35,7 @@ def is_through(found: Row, submission: Submission) -> bool:
 
     Not one that seems dead: with a clock that is wrong, its worker may only look so.
     """
-    is_over = not found.state.is_active and found.state is not State.DEAD
+    is_over = not found.state.is_active and found.state not in (State.DEAD, State.BLOCKED)
     return submission.place is not None and is_over
 
 

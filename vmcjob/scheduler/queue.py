@@ -20,7 +20,8 @@ def look(runs: Iterable[RunDir]) -> Queue:
     SchedulerError if one cannot be asked. Of a batch system that is not of this machine, or of
     this vmcjob, nothing is known.
     """
-    asked = {run: submission for run in runs if (submission := _open_submission(run))}
+    known = {run: run.read_submission() for run in _with_those_waited_for(runs)}
+    asked = {run: s for run, s in known.items() if s and _is_open(run, s)}
     found: dict[Path, JobState] = {}
     for backend in backends():
         theirs = {run: s for run, s in asked.items() if s.scheduler == backend.name}
@@ -56,9 +57,18 @@ class Watch:
         return self._seen
 
 
-def _open_submission(run: RunDir) -> Submission | None:
-    """The run's job, if its batch system may still know something that the run does not."""
-    submission = run.read_submission()
-    if submission is None or not submission.is_job:
-        return None
-    return submission if run.read_end(submission) in (None, Outcome.FAILED) else None
+def _with_those_waited_for(runs: Iterable[RunDir]) -> list[RunDir]:
+    """The runs, and all that they wait for: what becomes of these decides about them."""
+    found = dict.fromkeys(runs)
+    further = list(found)
+    while further:
+        run = further.pop()
+        others = [run.beside(run_id) for run_id in run.open_waits]
+        further += [other for other in others if other not in found and other.exists]
+        found |= dict.fromkeys(further)
+    return list(found)
+
+
+def _is_open(run: RunDir, submission: Submission) -> bool:
+    """Whether the batch system may still know something of the run's job that the run does not."""
+    return submission.is_job and run.read_end(submission) in (None, Outcome.FAILED)

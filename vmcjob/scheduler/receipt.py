@@ -76,5 +76,7 @@ def reason_to_skip(found: Row, is_restart: bool = False) -> str | None:
             return "still stopping; submit it again when it has stopped"
         case State.DIVERGED:
             return "diverged; change the spec, for example to a smaller optimizer.learning_rate"
-        case State.NEW | State.CANCELLED | State.PREEMPTED | State.FAILED | State.DEAD:
+        case State.NEW | State.BLOCKED | State.CANCELLED | State.PREEMPTED | State.EXHAUSTED:
+            return None  # whether there is something left of its budget is asked apart
+        case State.FAILED | State.DEAD:
             return None

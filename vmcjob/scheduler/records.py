@@ -2,18 +2,34 @@
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 from vmcjob import __version__
-from vmcjob.errors import NotFoundError, UsageError, VmcJobError, combine
+from vmcjob.errors import NotFoundError, RunDirError, UsageError, VmcJobError, combine
 from vmcjob.plan import Plan, Task
-from vmcjob.rundir import Outcome, Record, RunDir
+from vmcjob.rundir import Record, RunDir, Submission
+from vmcjob.scheduler.queue import look
 from vmcjob.spec import JobSpec, dump_spec, load_resolved, why_no_start
 from vmcjob.status import State, examine
 
 log = logging.getLogger("vmcjob")
+
+RESUME = "has no results yet; vmcjob resume it first"
+UNSTARTABLE = {  # those that will not finish by themselves
+    State.NEW: "has no results yet; submit it first",
+    State.BLOCKED: "has no results yet; vmcjob status tells why",
+    State.CANCELLED: RESUME,
+    State.PREEMPTED: RESUME,
+    State.EXHAUSTED: "has no results yet; submit its spec again with a larger budget first",
+    State.FAILED: RESUME,
+    State.DEAD: RESUME,
+    State.DIVERGED: "never will have results that could be begun with",
+    State.FINISHED: "has lost its results",
+}
 
 
 def distinct(plans: Sequence[Plan]) -> dict[str, tuple[str, Task]]:
@@ -29,6 +45,7 @@ def make_record(source: str, task: Task) -> Record:
         point=task.point,
         seed=task.seed,
         science_sha256=task.science_sha256,
+        pool_sha256=task.pool_sha256,
         source=os.path.abspath(source),
         vmcjob_version=__version__,
     )
@@ -40,7 +57,8 @@ def require_starts(root: Path, plans: Sequence[Plan]) -> None:
     StoreError if it is to continue one whose results are damaged.
     """
     problems: list[VmcJobError] = []
-    for run_id, (source, task) in distinct(plans).items():
+    planned = distinct(plans)
+    for run_id, (source, task) in planned.items():
         if RunDir(root / run_id).exists:
             continue
         if task.continues:
@@ -48,7 +66,8 @@ def require_starts(root: Path, plans: Sequence[Plan]) -> None:
         if task.continues or task.spec.train.start_from is None:
             continue
         start = RunDir(root / task.spec.train.start_from)
-        if reason := _why_no_start(start, task.spec):
+        _, origin = planned.get(start.path.name, ("", None))
+        if reason := _why_no_start(start, task.spec, origin and origin.spec):
             kind = UsageError if start.exists else NotFoundError
             problems.append(kind(f"{source}: train.start_from: {start.path} {reason}"))
     if problems:
@@ -62,12 +81,15 @@ def _require_results(run: RunDir) -> None:
     RunStore.open(run.store_path, run_id=run.path.name).checkpoint()
 
 
-def _why_no_start(start: RunDir, spec: JobSpec) -> str | None:
+def _why_no_start(start: RunDir, spec: JobSpec, planned: JobSpec | None) -> str | None:
+    """Why a run cannot begin with another, there or `planned` with it; finished it need not be."""
+    if planned is not None:
+        return why_no_start(spec, planned)
     if not start.exists:
         return "is not there"
-    outcome = start.read_outcome()
-    if outcome is None or outcome.outcome is not Outcome.FINISHED or not start.has_results:
-        return "has no results yet"
+    state = None if start.can_be_begun_with else examine(start, look([start])).state
+    if state is not None and state in UNSTARTABLE:
+        return f"is {state.lower()} and {UNSTARTABLE[state]}"
     try:
         origin = load_resolved(start.read_spec_text(), str(start.spec_path))
     except VmcJobError:
@@ -78,7 +100,9 @@ def _why_no_start(start: RunDir, spec: JobSpec) -> str | None:
 def create_run(root: Path, source: str, task: Task) -> RunDir:
     """The directory of a run, with what it starts from, or with the results that it continues."""
     origin, make_store = task.spec.train.start_from, None
-    start = RunDir(root / origin).store_path if origin else None
+    start = None
+    if origin and RunDir(root / origin).can_be_begun_with:  # else it is copied when the run starts
+        start = RunDir(root / origin).store_path
     if task.continues:
         shorter = RunDir(root / task.continues)
         start = shorter.start_path if origin else None
@@ -92,7 +116,7 @@ def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:
     from vmcjob.store import RunStore, extend
 
     store = RunStore.open(shorter.store_path, run_id=task.continues)
-    n_more = task.spec.evaluate.steps - store.n_planned["evaluate"]
+    n_more = task.spec.evaluate.steps - store.n_due["evaluate"]
     warning = extend(
         store,
         path,
@@ -113,3 +137,26 @@ def prepare(run: RunDir, source: str, task: Task, is_restart: bool) -> RunDir | 
     if text != run.read_spec_text():  # other resources: the science is the same
         run.write_spec_text(text)
     return None
+
+
+def record_id(run: RunDir, job_id: str) -> None:
+    """Note the job's id, unless a job that started at once has written more than we know.
+
+    A disk that is full by now takes nothing back: the job is there, and is found by its name.
+    """
+    submission = run.read_submission()
+    try:
+        if submission is not None and submission.job_id is None:
+            run.write_submission(replace(submission, job_id=job_id))
+    except RunDirError as error:
+        log.warning("%s; the run is submitted all the same, as job %s", error, job_id)
+
+
+def restore(before: Mapping[RunDir, Submission | None]) -> None:
+    """Let runs be as they were before a submission that came to nothing."""
+    for run, submission in before.items():
+        with suppress(RunDirError):
+            if submission is None:
+                run.clear_submission()
+            else:
+                run.write_submission(submission)

@@ -1,17 +1,17 @@
 """Submitting, whoever will run it: decide, make directories, take turns, record, hand over."""
 
-import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from subprocess import Popen
 
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.scheduler.chain import in_order, waits_of, why_in_vain
 from vmcjob.scheduler.companions import is_through
 from vmcjob.scheduler.contract import Answer, Batch, SubmissionOptions
+from vmcjob.scheduler.groups import drop_stopped, form_groups, write_groups
 from vmcjob.scheduler.lock import queue_lock
 from vmcjob.scheduler.queue import look
 from vmcjob.scheduler.receipt import (
@@ -22,11 +22,16 @@ from vmcjob.scheduler.receipt import (
     reason_to_skip,
     reason_to_wait,
 )
-from vmcjob.scheduler.records import create_run, distinct, make_record, prepare
+from vmcjob.scheduler.records import (
+    create_run,
+    distinct,
+    make_record,
+    prepare,
+    record_id,
+    restore,
+)
 from vmcjob.scheduler.registry import AnyBackend
 from vmcjob.status import Queue, Stage, State, examine
-
-log = logging.getLogger("vmcjob")
 
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
 
@@ -60,9 +65,28 @@ def draft(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOptions
             submitted.append(Submitted(run, run.path.name, None))
         else:
             skipped.append(Skipped(run, run.path.name, reason))
-    wanted = {item.run: tasks[item.run][1] for item in submitted}
+    groups = form_groups(backend.name, options.root, plans)
+    going, stopped = drop_stopped(options.root, groups, [item.run for item in submitted])
+    wanted, vain = _without_vain(backend, {run: tasks[run][1] for run in going}, seen)
+    submitted = [item for item in submitted if item.run in wanted]
+    skipped += [*stopped, *vain]
     batches = tuple(backend.draft(options, wanted)) if wanted else ()
     return Draft(Receipt(tuple(submitted), tuple(skipped)), batches)
+
+
+def _without_vain(
+    backend: AnyBackend, wanted: Mapping[RunDir, Task], seen: Queue
+) -> tuple[dict[RunDir, Task], list[Skipped]]:
+    """What can be submitted, those first that others wait for, and what would wait in vain."""
+    going: dict[RunDir, Task] = {}
+    vain: list[Skipped] = []
+    for run in in_order(wanted):
+        reason = why_in_vain(run, wanted[run], tuple(going), seen, backend.name)
+        if reason is None:
+            going[run] = wanted[run]
+        else:
+            vain.append(Skipped(run, run.path.name, reason))
+    return going, vain
 
 
 def check(backend: AnyBackend, batches: Sequence[Batch]) -> Sequence[Answer]:
@@ -86,6 +110,9 @@ def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOption
     with queue_lock(options.root):
         _adopt_jobs(backend, [RunDir(options.root / run_id) for run_id in tasks])
         planned = draft(backend, plans, options)
+        _withdraw(backend, [item.run for item in planned.receipt.submitted])
+        groups = form_groups(backend.name, options.root, plans)
+        write_groups(options.root, groups, are_told_of=options.site.notify is not None)
         done = _Progress(backend, tasks, options.is_restart)
         for batch in planned.batches:
             try:
@@ -120,6 +147,12 @@ class _Progress:
 
     def send(self, batch: Batch) -> None:
         """Hand over as many of a batch's jobs as are taken."""
+        left = {item.run for item in self.behind}
+        behind = [run for run in batch.runs if left & set(self._waited_for(run))]
+        self.leave(behind, "left for later, as what it waits for is", None)
+        batch = batch.of(tuple(run for run in batch.runs if run not in behind))
+        if not batch.runs:
+            return
         (answer,) = self._backend.preflight([batch])
         if answer.error is not None:
             raise answer.error
@@ -134,6 +167,10 @@ class _Progress:
         self.leave(
             batch.runs[len(first.runs) :], reason_to_wait(self._backend.title), answer.shortage
         )
+
+    def _waited_for(self, run: RunDir) -> list[RunDir]:
+        """What a run is going to wait for."""
+        return [run.beside(run_id) for run_id in waits_of(run, self._tasks[run.path.name][1])]
 
     def leave(self, runs: Iterable[RunDir], reason: str, error: VmcJobError | None) -> None:
         """Note of runs that they were not submitted; of some it is known already."""
@@ -158,24 +195,25 @@ class _Progress:
         recorded = tuple(run for run in batch.runs if self._record(run, handover.records[run]))
         if recorded != batch.runs:
             handover.abandon()
-            _restore(before)
+            restore(before)
             return self._hand_over(batch.of(recorded), after) if recorded else {}
         try:
             found = dict(handover.complete())
         except (SchedulerError, RunDirError):
             # It may have been taken and the answer been lost: then the record must stand.
             if handover.abandon():
-                _restore(before)
+                restore(before)
             raise
         self.processes += handover.processes
         for run, job_id in found.items():
-            _record_id(run, job_id)
+            record_id(run, job_id)
         return found
 
     def _record(self, run: RunDir, submission: Submission) -> bool:
         """Whether the run can be told of its job; else it alone stays behind."""
+        waits = waits_of(run, self._tasks[run.path.name][1]) or None
         try:
-            run.write_submission(submission)
+            run.write_submission(replace(submission, waits_for=waits))
         except RunDirError as error:
             self.leave([run], UNUSABLE, error)
             return False
@@ -227,24 +265,16 @@ def _adopt_jobs(backend: AnyBackend, runs: Sequence[RunDir]) -> None:
             run.write_submission(replace(submission, job_id=job.job_id))
 
 
-def _record_id(run: RunDir, job_id: str) -> None:
-    """Note the job's id, unless a job that started at once has written more than we know.
-
-    A disk that is full by now takes nothing back: the job is there, and is found by its name.
-    """
-    submission = run.read_submission()
-    try:
-        if submission is not None and submission.job_id is None:
-            run.write_submission(replace(submission, job_id=job_id))
-    except RunDirError as error:
-        log.warning("%s; the run is submitted all the same, as job %s", error, job_id)
-
-
-def _restore(before: Mapping[RunDir, Submission | None]) -> None:
-    """Let runs be as they were before a submission that came to nothing."""
-    for run, submission in before.items():
-        with suppress(RunDirError):
-            if submission is None:
-                run.clear_submission()
-            else:
-                run.write_submission(submission)
+def _withdraw(backend: AnyBackend, runs: Sequence[RunDir]) -> None:
+    """End jobs that wait for others in vain, before there are new ones of the same runs."""
+    waiting = [run for run in runs if (given := run.read_submission()) and given.waits_for]
+    seen = look(waiting)
+    blocked = [
+        run
+        for run in waiting
+        if (job := seen.get(run.path)) is not None
+        and job.stage is Stage.WAITING
+        and examine(run, seen).state is State.BLOCKED
+    ]
+    if blocked:
+        backend.cancel(blocked)

@@ -24,7 +24,7 @@ def take_over(receipt: Receipt, plans: Sequence[Plan], *, is_dry: bool) -> Recei
 
 
 def _follow(item: Skipped, wanted: JobSpec, is_dry: bool) -> Skipped:
-    if item.error is not None:
+    if item.error is not None or not item.run.exists:  # as of one that would wait in vain
         return item
     try:
         changed = _change(item.run, wanted, is_whole=not examine(item.run).state.is_active)

@@ -2,6 +2,8 @@
 
 from vmcjob.document import write
 from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
+from vmcjob.spec.budget import Budget
+from vmcjob.spec.evaluate import MAX_STEPS
 from vmcjob.spec.model import (
     Container,
     Evaluate,
@@ -27,9 +29,11 @@ def dump_spec(spec: JobSpec) -> str:
 
 
 __all__ = [
+    "MAX_STEPS",
     "Adam",
     "Ansatz",
     "Atom",
+    "Budget",
     "Container",
     "Evaluate",
     "FermiNet",

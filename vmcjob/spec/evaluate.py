@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from vmcjob.document import Before, Clash, between
+from vmcjob.document import Before, Clash, above, between
 
 MAX_STEPS: Final = 10_000_000
 """Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
@@ -35,9 +35,26 @@ class Evaluate:
         "steps from one measurement of observables to the next",
         Before(10),
     ] = 10
+    target_error: Annotated[
+        float | None,
+        above(0),
+        "of the energy, hartree: ends the evaluation when reached, `steps` are then a ceiling",
+        Before(None),
+    ] = None
+
+    target_of: Annotated[
+        Literal["run", "pool"],
+        "pool: target_error is that of all seeds together, each gets its part",
+        Before("run"),
+    ] = "run"
 
     def clashes(self) -> Iterator[Clash]:
-        """Observables named twice, or measured less often than there are steps."""
+        """Observables named twice, or measured too rarely; a target that no step leads to."""
+        if self.target_of == "pool" and self.target_error is None:
+            yield Clash(("target_of",), "there is no target; expected target_error too")
+        if self.target_error is not None and not self.steps:
+            message = "steps is 0, so that there would be no energy; say how many there may be"
+            yield Clash(("target_error", "steps"), message)
         for place, name in enumerate(self.observables):
             if name in self.observables[:place]:
                 yield Clash(("observables",), f"{name} is there already", (place,))

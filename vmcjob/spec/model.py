@@ -16,9 +16,19 @@ from vmcjob.document import (
     matching,
     one_of,
 )
-from vmcjob.resources import DIGEST, MEMORY, ONE_LINE, WALL_TIME, memory_mb, wall_time_s
+from vmcjob.resources import (
+    DEFAULT_RETRIES,
+    DIGEST,
+    MEMORY,
+    ONE_LINE,
+    WALL_TIME,
+    Retries,
+    memory_mb,
+    wall_time_s,
+)
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
 from vmcjob.spec.basis import AUTO, BASIS_SETS, choose, covers
+from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
 from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
@@ -28,6 +38,8 @@ MAX_WALKERS: Final = 1_000_000
 PRETRAIN_STEPS: Final = 1000
 MAX_ACTIVE_ORBITALS: Final = 12
 """Of CASSCF: 12 electrons in them have 850,000 determinants."""
+PREVIOUS: Final = "@previous"
+"""Stands for the run of the nearest point of a sweep that is listed before."""
 BY_START: Final = -1
 """Stands for PRETRAIN_STEPS, or for 0 where a run starts from another."""
 
@@ -98,10 +110,24 @@ class Train:
         "part of the walkers that must still count after an update, or it is halved; 0: no matter",
         Before(0.0),
     ] = 0.5
+    until: Annotated[
+        Literal["steps", "level"],
+        "level: it ends when its energy has surely stopped falling, `steps` are then a ceiling",
+        Before("steps"),
+    ] = "steps"
     start_from: Annotated[
         str | None,
-        matching("[A-Za-z0-9][A-Za-z0-9._-]{0,63}-[0-9a-f]{10}", 'a run id like "h2-1a2b3c4d5e"'),
-        "a finished run whose parameters and walkers to begin with",
+        matching(
+            f"{PREVIOUS}|[A-Za-z0-9][A-Za-z0-9._-]{{0,63}}-[0-9a-f]{{10}}",
+            f'a run id like "h2-1a2b3c4d5e", or "{PREVIOUS}"',
+        ),
+        "a run whose parameters and walkers to begin with, when it has finished; "
+        f"{PREVIOUS}: that of the nearest point of the sweep listed before",
+    ] = None
+    follow_nuclei: Annotated[
+        bool | None,
+        "whether walkers of another run go along with nuclei that are elsewhere; yes",
+        Before(False),
     ] = None
 
 
@@ -179,12 +205,17 @@ class JobSpec:
     output: Output = Output()
     resources: Resources = Resources()
     container: Container = Container()
+    budget: Budget = DEFAULT_BUDGET
+    retries: Retries = DEFAULT_RETRIES
 
     def __post_init__(self) -> None:
-        """Settle what depends on another table: whether to pretrain, and in which basis."""
+        """Settle what depends on other keys: whether to pretrain, in which basis, and so on."""
         if self.pretrain.steps == BY_START:
             steps = 0 if self.train.start_from else PRETRAIN_STEPS
             object.__setattr__(self, "pretrain", replace(self.pretrain, steps=steps))
+        if self.train.follow_nuclei is None:
+            train = replace(self.train, follow_nuclei=self.train.start_from is not None)
+            object.__setattr__(self, "train", train)
         if self.pretrain.basis == AUTO:
             is_diffuse = self.system.charge < 0 or self.system.spin >= 2
             basis = choose(self.system.charges, is_diffuse)
@@ -208,6 +239,9 @@ class JobSpec:
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"
             yield Clash(("train", "pretrain"), message, ("start_from",))
+        if self.train.follow_nuclei and not self.train.start_from:
+            message = "there are no walkers of another run; expected start_from too"
+            yield Clash(("train",), message, ("follow_nuclei",))
         yield from self._memory_clashes()
         if self.train.steps == self.evaluate.steps == 0:
             message = "train.steps is 0 too, so that nothing would be computed"

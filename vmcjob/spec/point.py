@@ -15,7 +15,7 @@ from vmcjob.document import (
 from vmcjob.spec.expression import Expression, ExpressionError, is_expression
 from vmcjob.spec.growth import with_keys_of_before
 from vmcjob.spec.model import JobSpec
-from vmcjob.spec.sweep import Sweep, Swept, Variations
+from vmcjob.spec.sweep import Sweep, Swept, Variations, is_chain
 from vmcjob.spec.system import COORDINATE
 
 Tables: TypeAlias = dict[str, Any]  # a document as it was parsed: anything may stand in it
@@ -52,7 +52,22 @@ class PointReader(Reader):
         for axis in self.sweep.axes:
             if axis.target:
                 tables = _put(tables, axis.target, self.coordinates[axis.name])
-        return self.root(JobSpec, with_keys_of_before(tables))
+        return self.root(JobSpec, with_keys_of_before(self._in_chain(tables)))
+
+    @property
+    def previous(self) -> dict[str, Swept] | None:
+        """The point whose run this one starts from, if any."""
+        is_one_of_many = is_chain(self.document.tables)
+        return self.sweep.nearest_before(self.coordinates) if is_one_of_many else None
+
+    def _in_chain(self, tables: Tables) -> Tables:
+        """In a chain, only the first point is pretrained, and starts from none."""
+        if not is_chain(tables):
+            return tables
+        if self.previous is not None:
+            return {name: table for name, table in tables.items() if name != "pretrain"}
+        train = {key: value for key, value in tables["train"].items() if key != "start_from"}
+        return tables | {"train": train}
 
     def scalar(self, kind: Kind, value: Any, path: KeyPath) -> Any:
         """A scalar; where a coordinate is asked for, it may be computed."""

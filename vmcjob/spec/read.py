@@ -1,6 +1,7 @@
 """From the text of a spec to its jobs: every point of its sweep, with every seed, validated."""
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ class Point:
 
     coordinates: Mapping[str, Swept]
     spec: JobSpec
+    previous: Mapping[str, Swept] | None = None
+    """The point, listed before, whose run of the same seed this one starts from."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +65,20 @@ def _expand(document: Document) -> SpecFile:
     jobs = [(point.coordinates, spec) for point, spec in zip(readers, specs, strict=True)]
     _complain_of_same_science(reader, jobs)
     points = tuple(
-        Point(coordinates, dataclasses.replace(spec, seed=seed))
-        for coordinates, spec in jobs
+        Point(point.coordinates, _with_seed(spec, seed, len(variations.seeds)), point.previous)
+        for point, spec in zip(readers, specs, strict=True)
         for seed in variations.seeds or (spec.seed,)
     )
     return reader.finish(SpecFile(document.source, specs[0].name, points))
+
+
+def _with_seed(spec: JobSpec, seed: int, n_seeds: int) -> JobSpec:
+    """The job of one seed; of an error of their pool, each of n may have sqrt(n) times as much."""
+    evaluate = spec.evaluate
+    if evaluate.target_of == "pool" and evaluate.target_error is not None:
+        error = evaluate.target_error * math.sqrt(max(1, n_seeds))
+        evaluate = dataclasses.replace(evaluate, target_error=error, target_of="run")
+    return dataclasses.replace(spec, seed=seed, evaluate=evaluate)
 
 
 def _merge(readers: Sequence[PointReader]) -> Iterator[Complaint]:

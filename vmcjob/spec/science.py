@@ -17,6 +17,8 @@ _BESIDE_SCIENCE: frozenset[KeyPath] = frozenset(
         ("output",),
         ("resources",),
         ("container",),
+        ("budget",),
+        ("retries",),
     }
 )
 

@@ -2,7 +2,7 @@
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, TypeAlias
 
@@ -15,10 +15,11 @@ from vmcjob.document import (
     Rule,
     closest,
     enumerate_words,
+    format_value,
     keys_of,
 )
 from vmcjob.spec.expression import names_in_braces
-from vmcjob.spec.model import JobSpec, Seed
+from vmcjob.spec.model import PREVIOUS, JobSpec, Seed
 from vmcjob.spec.science import is_science
 
 Swept: TypeAlias = int | float | str
@@ -77,6 +78,27 @@ class Sweep:
     def n_points(self) -> int:
         return math.prod(len(axis.values) for axis in self.axes)
 
+    @property
+    def is_line(self) -> bool:
+        """Whether there is one axis, of numbers, along which points are near to one another."""
+        values = self.axes[0].values if len(self.axes) == 1 else ("",)
+        return not self.broken and all(isinstance(value, int | float) for value in values)
+
+    def nearest_before(self, coordinates: Mapping[str, Swept]) -> dict[str, Swept] | None:
+        """Of the points listed before one in a sweep of numbers, the nearest; None for the first.
+
+        Of two that are as near, the one listed later.
+        """
+        if not self.is_line:
+            return None
+        (axis,) = self.axes
+        here = coordinates[axis.name]
+        before = axis.values[: axis.values.index(here)]
+        if not before:
+            return None
+        near = min(reversed(before), key=lambda value: abs(float(value) - float(here)))
+        return {axis.name: near}
+
     def points(self) -> Iterator[dict[str, Swept]]:
         """The coordinates of every point, the last axis fastest; without axes, one point."""
         names = [axis.name for axis in self.axes]
@@ -108,10 +130,19 @@ def read_variations(reader: Reader) -> Variations:
     if "seed" in tables and "seeds" in tables:
         reader.complain(("seeds",), "give either seed or seeds, not both", at_key=True)
     used = set(names_in_braces(tables.get("system")))
+    if is_chain(tables) and not (good.sweep.is_line or good.sweep.broken):
+        words = f"{format_value(PREVIOUS)} goes along [sweep]; expected one line of numbers there"
+        reader.complain(("train", "start_from"), words)
     for axis in good.sweep.axes:
         if not axis.target and axis.name not in used:
             reader.complain(axis.origin, _about_unused(axis.name), at_key=True)
     return good
+
+
+def is_chain(tables: dict[str, Any]) -> bool:
+    """Whether each point of the sweep is to start from one before."""
+    train = tables.get("train")
+    return isinstance(train, dict) and train.get("start_from") == PREVIOUS
 
 
 def _refuse_too_many(reader: Reader, tables: dict[str, Any]) -> None:

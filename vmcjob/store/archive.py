@@ -45,14 +45,19 @@ def measure(path: Path) -> Amount:
 
 def is_packed(path: Path) -> bool:
     """Whether the archive of a store is there and equal to its directory."""
-    archive = archive_of(path)
-    if not archive.exists():
+    if not archive_of(path).exists():
         return False
     try:
-        _require_equal(archive, path, archive)
+        require_equal(path)
     except StoreError:
         return False
     return True
+
+
+def require_equal(path: Path) -> None:
+    """StoreError, in words about the archive of the store at `path`, if its directory differs."""
+    archive = archive_of(path)
+    _require_equal(archive, path, archive)
 
 
 def pack(path: Path, run_id: str) -> str | None:
@@ -97,8 +102,7 @@ def unpack(path: Path) -> None:
 
 def remove_directory(path: Path) -> None:
     """Remove a store's directory; StoreError, and it stays, if its archive is not equal to it."""
-    archive = archive_of(path)
-    _require_equal(archive, path, archive)
+    require_equal(path)
     try:
         os.rename(path, _unfinished(path) / path.name)  # out of sight at once
         sync_folder(path.parent)

@@ -9,6 +9,7 @@ import numpy as np
 from vmcjob.errors import StoreError
 from vmcjob.store.commit import Commit
 from vmcjob.store.layout import ALWAYS_FINITE, OBSERVED, SERIES, Layout, Phase
+from vmcjob.store.peek import LEVEL
 from vmcjob.store.runstore import RunStore
 
 
@@ -31,9 +32,9 @@ def extend(
     restored = shorter.checkpoint()
     if restored is None:
         raise StoreError(f"{shorter.path}: there is no checkpoint to go on from")
-    checkpoint, planned = restored.checkpoint, shorter.n_planned
-    if planned["evaluate"] == 0:  # nobody has equilibrated the walkers yet
-        checkpoint = replace(checkpoint, phase="train", step=planned["train"])
+    checkpoint = restored.checkpoint
+    if shorter.n_planned["evaluate"] == 0:  # nobody has equilibrated the walkers yet
+        checkpoint = replace(checkpoint, phase="train", step=shorter.n_due["train"])
     train, evaluate = _rows(shorter, "train"), _rows(shorter, "evaluate")
     steps, r = shorter.snapshots()
     store = RunStore.create(
@@ -69,9 +70,10 @@ def _past(store: RunStore) -> dict[str, Any]:  # JSON
 
 
 def _copy_records(shorter: RunStore, store: RunStore) -> None:
-    """Which parameters were chosen, and what had to be rolled back."""
-    if "evaluated" in shorter.attrs:
-        store.record("evaluated", shorter.attrs["evaluated"])
+    """How the training ended, which parameters were chosen, and what had to be rolled back."""
+    for name in (LEVEL, "evaluated"):
+        if name in shorter.attrs:
+            store.record(name, shorter.attrs[name])
     for record in shorter.rollbacks:
         store.record_rollback(record)
 

@@ -6,12 +6,17 @@ Zarr reads a chunk that is not there as fill values, as if nothing had happened.
 import json
 import os
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any  # a JSON document
 
 from vmcjob.store.files import Files, archive_of, files_of, is_archived
 
 METADATA = "zarr.json"
+TARGET = "target"
+"""The attribute that says how an evaluation ended that was to reach a target error."""
+LEVEL = "level"
+"""The one that says how a training ended that was to come to rest."""
 CURE = "restore them from a copy, or begin the run anew with vmcjob rerun"
 
 
@@ -27,6 +32,17 @@ def attributes(store: Path) -> dict[str, Any] | None:
         return None
     found = root.get("attributes")
     return found if isinstance(found, dict) else {}
+
+
+def ended_early(attributes: Mapping[str, Any]) -> dict[str, int]:
+    """The lengths of series that ended when they had what was asked for; {} of all others."""
+    lengths: dict[str, int] = {}
+    for series, name, key in (("train", LEVEL, "steps"), ("evaluate", TARGET, "step")):
+        found = attributes.get(name)
+        length = found.get(key) if isinstance(found, dict) else None
+        if isinstance(length, int):
+            lengths[series] = length
+    return lengths
 
 
 def arrays_in(store: Path, group: str) -> list[str]:

@@ -5,7 +5,7 @@ replacement the root attributes `n_committed` and `active_slot`. Before that las
 nothing of it; after it, all. A crash anywhere leaves the previous commit.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
@@ -29,7 +29,7 @@ from vmcjob.store.layout import (
     build,
     build_orbitals,
 )
-from vmcjob.store.peek import exists
+from vmcjob.store.peek import ended_early, exists
 from vmcjob.store.place import place_of
 from vmcjob.store.slot import Checkpoint, SlotContent, SlotDamageError, Slots
 
@@ -140,6 +140,11 @@ class RunStore:
         return {key: self._arrays.length(name) for key, name in names.items()}
 
     @property
+    def n_due(self) -> dict[str, int]:
+        """The rows that the run is complete with: fewer evaluation steps than planned may do."""
+        return self.n_planned | ended_early(self._attributes)
+
+    @property
     def snapshot_steps(self) -> set[int]:
         """Evaluation steps whose walkers are kept: evenly spread, the last one included.
 
@@ -150,14 +155,17 @@ class RunStore:
         kept = self.n_planned["snapshots"] - past["snapshots"]
         return {past["step"] + n_steps * (k + 1) // kept for k in range(kept)}
 
-    def series(self, phase: Phase) -> dict[str, np.ndarray]:
+    def series(self, phase: Phase, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """The committed rows of one series, `step` included; StoreError if some are missing.
 
-        All columns that the store has: those of before lack some.
+        All columns that the store has, for those of before lack some; or some of those that every
+        store has, without `step`.
         """
         length = self._n_committed[phase]
-        for name in ALWAYS_FINITE:
+        for name in names or ALWAYS_FINITE:
             self._arrays.require_rows(f"{phase}/{name}", length)
+        if names:
+            return {name: self._arrays.read(f"{phase}/{name}", length) for name in names}
         return self._arrays.read_group(phase, length)
 
     def columns(self, group: str) -> dict[str, Column]:

@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmcjob.errors import RunDirError
-from vmcjob.protocol import DEADLINE, as_signal, how_it_ended
+from vmcjob.notification import notify_job
+from vmcjob.protocol import DEADLINE, STOPPED, as_signal, how_it_ended
 from vmcjob.rank import Rank
+from vmcjob.resources import DEFAULT_RETRIES, Retries
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.policy import (
@@ -20,6 +22,7 @@ from vmcjob.supervisor.policy import (
     is_cut_short,
     next_step,
 )
+from vmcjob.supervisor.retries import Cause, cause_of_stop, is_out_of_memory, try_again
 
 RETRY_S = 2.0  # between two questions to a controller that may be away
 
@@ -69,6 +72,8 @@ class Attempt:
     reason: str | None  # why it was asked to stop: "deadline", or a signal's name
     has_moved: bool  # whether a step was done
     is_contained: bool = False  # whether the worker was in an image
+    notify: str | None = None  # a command that is told of the run's end
+    retries: Retries = DEFAULT_RETRIES
 
 
 def conclude(attempt: Attempt, folder: str | None = None) -> int:
@@ -98,27 +103,61 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
         run.write_outcome(record)
     if decision.is_lost:
         note_end(run, attempt.worker_pid, as_signal(attempt.returncode))
-    if decision.goes_on:
-        _come_back(attempt, folder)
+        if _gets_memory(attempt, outcome):
+            return STOPPED
+    if not (decision.goes_on and _come_back(attempt, folder)):
+        notify_job(run, attempt.notify)
     return decision.exit_code
 
 
-def _come_back(attempt: Attempt, folder: str | None) -> None:
-    """See to it that a run that stopped half-way goes on."""
+def _gets_memory(attempt: Attempt, outcome: OutcomeRecord | None) -> bool:
+    """Whether a run that lacked memory goes on in another attempt of its job."""
+    run, submission, code = attempt.run, attempt.run.read_submission(), attempt.returncode
+    is_asked_for = bool(attempt.retries.out_of_memory) and not _is_cancelled(run)
+    is_without = is_out_of_memory(as_signal(code), attempt.reason, outcome)
+    if submission is None or not (is_asked_for and is_without):
+        return False
+    if ended := try_again(run, submission, Cause.OUT_OF_MEMORY, attempt.retries):
+        run.write_outcome(ended)
+        return False
+    words = "had too little memory; begins again at its last commit"
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=words))
+    return _requeue(attempt.job) is Fate.RETURNING
+
+
+def _come_back(attempt: Attempt, folder: str | None) -> bool:
+    """See to it that a run that stopped half-way goes on; whether it will by itself."""
     run, job, reason = attempt.run, attempt.job, attempt.reason
     fate = _wait_for_fate(job) if has_to_ask(reason) else Fate.RUNNING
+    if _is_taken_too_often(attempt, fate):
+        return False
     if has_to_requeue(reason, fate):
         fate = _requeue(job)
     submission, step = run.read_submission(), next_step(fate, is_cancelled=_is_cancelled(run))
     if submission is None or step is NextStep.REST:
-        return
+        return fate is Fate.RETURNING and not _is_cancelled(run)
     if step is NextStep.NOTE_CANCELLATION:
         run.write_submission(replace(submission, cancelled_at=time.time()))
-    elif folder is None or not job.resubmit(run, submission, Path(folder)):
-        say("SLURM does not bring the job back; submitting the run again continues it")
-        if outcome := run.read_outcome():
-            words = f"{outcome.message}; its job does not come back, vmcjob resume goes on"
-            run.write_outcome(replace(outcome, message=words))
+        return False
+    if folder is not None and job.resubmit(run, submission, Path(folder)):
+        return True
+    say("SLURM does not bring the job back; submitting the run again continues it")
+    if outcome := run.read_outcome():
+        words = f"{outcome.message}; its job does not come back, vmcjob resume goes on"
+        run.write_outcome(replace(outcome, message=words))
+    return False
+
+
+def _is_taken_too_often(attempt: Attempt, fate: Fate) -> bool:
+    """Whether a run whose job was taken away is not to go on by itself."""
+    run, submission = attempt.run, attempt.run.read_submission()
+    cause = cause_of_stop(attempt.reason, fate)
+    if cause is None or submission is None or fate is Fate.CANCELLED or _is_cancelled(run):
+        return False
+    ended = try_again(run, submission, cause, attempt.retries)
+    if ended is not None:
+        run.write_outcome(ended)
+    return ended is not None
 
 
 def _wait_for_fate(job: BatchContext) -> Fate:

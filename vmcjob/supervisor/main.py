@@ -14,11 +14,21 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from vmcjob.budget import BudgetWatch, group_of, why_not_begun
 from vmcjob.container import Image, environment, host_environment, make_cache
 from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
-from vmcjob.protocol import SUPERVISED, as_signal, how_it_ended
+from vmcjob.notification import notify_job
+from vmcjob.protocol import (
+    BUDGET,
+    DEADLINE,
+    EXIT_CODES,
+    SUPERVISED,
+    as_signal,
+    how_it_ended,
+)
 from vmcjob.rank import ALONE, Rank
-from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.resources import DEFAULT_RETRIES, Retries
+from vmcjob.rundir import RESULTS, Outcome, OutcomeRecord, Process, RunDir, Submission
 from vmcjob.supervisor.contract import BatchContext, say
 from vmcjob.supervisor.endings import (
     Attempt,
@@ -26,9 +36,12 @@ from vmcjob.supervisor.endings import (
     note_loss,
     progress,
 )
+from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.slurm import SlurmJob
-from vmcjob.supervisor.watch import Deadline, Inbox, listen, watch
+from vmcjob.supervisor.watch import Deadline, Inbox, Limit, listen, watch
+
+START_PATIENCE_S = 600.0  # of ranks, for the copy that the first one makes
 
 
 @dataclass(frozen=True)
@@ -45,6 +58,8 @@ class Supervisor:
     cache: str | None = None  # of programs compiled in images
     folder: str | None = None  # from where it is submitted again when SLURM does not requeue it
     share: Share | None = None  # of a job that it has together with other runs
+    notify: str | None = None  # a command that is told of the run's end
+    retries: Retries = DEFAULT_RETRIES
 
     def __call__(self) -> None:
         """What submitit calls in a job of SLURM: the process ends with the worker's exit code."""
@@ -80,36 +95,64 @@ class Supervisor:
             say("the run has been cancelled; nothing to do here")
             return 0
         if not rank.is_first:
-            return self._accompany(run, rank, job, inbox)
+            return self._accompany(run, rank, job, inbox, submission)
+        if (ended := self._why_not(run, submission)) is not None:
+            return self._leave(run, submission, job, ended)
         before = progress(run)
-        deadline = Deadline(job, self.spare_s)
+        limits: dict[str, Limit] = {DEADLINE: Deadline(job, self.spare_s), BUDGET: BudgetWatch(run)}
         try:
+            run.take_start()
             self._prepare(run, rank)
             run.clear_outcome()
             worker = self._start(run, rank)
             _record_start(run, submission, job, worker)
         except VmcJobError as error:
             _note_failure(run, submission, job, error)
+            notify_job(run, self.notify)
             return error.exit_code
-        watch(worker, inbox, deadline, partial(_note_stop, run, worker))
+        watch(worker, inbox, limits, partial(_note_stop, run, worker))
         after = progress(run)
         has_moved = after is not None and after != before
         ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
-        return conclude(Attempt(*ended, is_contained=self.image is not None), self.folder)
+        is_contained = self.image is not None
+        return conclude(Attempt(*ended, is_contained, self.notify, self.retries), self.folder)
 
-    def _accompany(self, run: RunDir, rank: Rank, job: BatchContext, inbox: Inbox) -> int:
+    def _why_not(self, run: RunDir, submission: Submission) -> OutcomeRecord | None:
+        """How a run ends that may not be tried again; None if it may."""
+        history, group = run.read_attempts(), group_of(run)
+        if has_given_up(history, submission):
+            return run.read_outcome()
+        if group is not None and (reason := why_not_begun(run, group)):
+            return OutcomeRecord(outcome=Outcome.EXHAUSTED, message=reason)
+        cause = cause_of_silence(history, submission)
+        return None if cause is None else try_again(run, submission, cause, self.retries)
+
+    def _leave(
+        self, run: RunDir, submission: Submission, job: BatchContext, ended: OutcomeRecord
+    ) -> int:
+        """Do nothing for a run that may not go on, and say why."""
+        say(ended.message)
+        run.write_outcome(ended)
+        _record_start(run, submission, job, None)
+        notify_job(run, self.notify)
+        return EXIT_CODES[ended.outcome]
+
+    def _accompany(
+        self, run: RunDir, rank: Rank, job: BatchContext, inbox: Inbox, submission: Submission
+    ) -> int:
         """One attempt of a rank beside the first: its worker ends well whenever all end together.
 
         Any other end takes the job down, for the others would wait for this rank.
         """
         try:
+            _wait_for_start(run, submission)
             self._prepare(run, rank)
             worker = self._start(run, rank)
         except VmcJobError as error:
             say(str(error))
             note_loss(run, rank, job, str(error))
             return error.exit_code
-        watch(worker, inbox, None, lambda reason: None)
+        watch(worker, inbox, {}, lambda reason: None)
         code = as_signal(worker.returncode)
         if code:
             note_loss(run, rank, job, how_it_ended(code), worker.pid)
@@ -147,6 +190,16 @@ class Supervisor:
                 )
         except OSError as error:
             raise ContainerError(_why_not_started(command[0], error)) from None
+
+
+def _wait_for_start(run: RunDir, submission: Submission) -> None:
+    """Let the first rank copy what all ranks begin with; RunDirError if it does not."""
+    is_wanted = RESULTS in (submission.waits_for or {}).values()
+    patience = time.monotonic() + START_PATIENCE_S
+    while is_wanted and not run.start_path.exists():
+        if time.monotonic() > patience:
+            raise RunDirError(f"{run.start_path}: was not copied in {START_PATIENCE_S:g} s")
+        time.sleep(1.0)
 
 
 def _why_not_started(program: str, error: OSError) -> str:

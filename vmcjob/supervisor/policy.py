@@ -4,7 +4,7 @@ import signal
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from vmcjob.protocol import DEADLINE, EXIT_CODES, STOP, STOPPED, WARNING, as_signal
+from vmcjob.protocol import BUDGET, DEADLINE, EXIT_CODES, STOP, STOPPED, WARNING, as_signal
 from vmcjob.rundir import Outcome
 from vmcjob.supervisor.contract import Fate
 
@@ -61,6 +61,10 @@ def decide(happened: Happened) -> Decision:
         words = f"stopped by {reason}, and its image with it; continues from its last commit"
     if code != STOPPED:
         return Decision(abs(code), is_lost=True)
+    if reason == BUDGET and not happened.is_cancelled:
+        words = "its submission has used all GPU hours that its budget.gpu_hours allows; raise "
+        words += "that in its spec and submit it again"
+        return Decision(STOPPED, Outcome.EXHAUSTED, words)
     is_ended = happened.is_cancelled or happened.is_cut_short
     if reason == DEADLINE and not happened.has_moved and not is_ended:
         words = "the wall time ended before a single step was done; ask for more (-t)"

@@ -3,11 +3,12 @@
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from types import FrameType
+from typing import Protocol
 
-from vmcjob.protocol import DEADLINE, ENDS_JOB, STOP
+from vmcjob.protocol import ENDS_JOB, STOP
 from vmcjob.supervisor.contract import BatchContext, say
 
 POLL_S = 0.2  # how soon an ended worker is noticed
@@ -25,6 +26,14 @@ class Inbox:
     def put(self, reason: str) -> None:
         """Note a reason; those that follow change nothing."""
         self.first = self.first or reason
+
+
+class Limit(Protocol):
+    """A reason to stop that comes with time."""
+
+    def has_come(self) -> bool:
+        """Whether it is time; asked again and again."""
+        ...
 
 
 class Deadline:
@@ -85,17 +94,19 @@ def listen() -> Iterator[Inbox]:
 def watch(
     worker: subprocess.Popen[bytes],
     inbox: Inbox,
-    deadline: Deadline | None,
+    limits: Mapping[str, Limit],
     note: Callable[[str], None],
 ) -> None:
     """Wait for the worker's end; note the first reason to stop and pass it on.
 
-    Until it ends: while Apptainer starts an image, there is a moment in which it loses signals.
+    Limits are asked as long as there is none. The worker is told until it ends: while Apptainer
+    starts an image, there is a moment in which it loses signals.
     """
     told_at: float | None = None
     while worker.poll() is None:
-        if deadline is not None and not inbox.first and deadline.has_come():
-            inbox.put(DEADLINE)
+        for reason, limit in limits.items():
+            if not inbox.first and limit.has_come():
+                inbox.put(reason)
         if inbox.first and told_at is None:
             say(f"{inbox.first}: asking the worker to stop at its next checkpoint")
             note(inbox.first)

@@ -29,6 +29,7 @@ class LocalBatch:
     worker_command: tuple[str, ...]
     job_name: str = LOCAL
     after: str | None = None
+    notify: str | None = None  # a command that is told of ends
 
     @property
     def n_jobs(self) -> int:
@@ -73,7 +74,7 @@ class LocalHandover:
         """Let the launcher begin."""
         batch = self._batch
         paths = tuple(run.path for run in batch.runs)
-        order = Order(paths, batch.max_parallel, batch.worker_command)
+        order = Order(paths, batch.max_parallel, batch.worker_command, batch.notify)
         give_order(self._launcher, order, batch.root)
         return {run: record.job_id or "" for run, record in self.records.items()}
 
@@ -126,7 +127,8 @@ class Local:
     def draft(self, options: SubmissionOptions, wanted: Mapping[RunDir, Task]) -> list[LocalBatch]:
         """All runs go to one launcher."""
         command = self.worker_command or (*python_command(), "run")
-        return [LocalBatch(options.root, tuple(wanted), _n_slots(options), command)]
+        notify = options.site.notify
+        return [LocalBatch(options.root, tuple(wanted), _n_slots(options), command, notify=notify)]
 
     def is_other(self, run: RunDir, task: Task, options: SubmissionOptions) -> bool:
         """There are no options."""

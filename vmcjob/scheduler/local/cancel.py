@@ -1,18 +1,18 @@
 """Taking runs of this machine back: from their launcher, or stopped at a checkpoint."""
 
 from vmcjob.errors import SchedulerError, VmcJobError
-from vmcjob.rundir import Process, RunDir
+from vmcjob.rundir import Outcome, Process, RunDir
 from vmcjob.scheduler.cancellation import ASKED, failed, not_active, workers
 from vmcjob.scheduler.lock import queue_lock
 from vmcjob.scheduler.receipt import Cancelled
-from vmcjob.status import State, examine
+from vmcjob.status import examine
 
 
 def cancel_here(run: RunDir) -> Cancelled:
     """Cancel a run of this machine."""
     try:
         found = examine(run)
-        if not found.state.is_active:
+        if not (found.state.is_active or found.state.is_waiting):
             return not_active(run, found.state)
         with queue_lock(run.path.absolute().parent):
             return _take_back(run)
@@ -23,9 +23,12 @@ def cancel_here(run: RunDir) -> Cancelled:
 def _take_back(run: RunDir) -> Cancelled:
     """Cancel a run that was active a moment ago; SchedulerError if another host has it."""
     found = examine(run)  # it may have started meanwhile
-    if found.state is State.QUEUED:
+    if found.state.is_waiting:
         run.write_cancellation(None)
         run.clear_submission()
+        outcome = run.read_outcome()
+        if outcome is not None and outcome.outcome is Outcome.EXHAUSTED:
+            run.clear_outcome()  # it is not the budget any more that keeps it
         return Cancelled(run, True, "taken out of the queue")
     asked = workers(run)
     for worker in filter(Process.is_alive, asked):

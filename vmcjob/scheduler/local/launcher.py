@@ -5,12 +5,15 @@ import os
 import subprocess
 import time
 from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO
 
 from vmcjob.errors import RunDirError, SchedulerError
+from vmcjob.notification import notify_run, notify_submission
 from vmcjob.rundir import (
     DISK_FULL,
     Outcome,
@@ -22,9 +25,12 @@ from vmcjob.rundir import (
 )
 from vmcjob.rundir.process import host_name
 from vmcjob.scheduler.command import python_command
+from vmcjob.scheduler.local.limits import Limits
 from vmcjob.scheduler.lock import lock_folder, open_lock, queue_lock, try_lock
+from vmcjob.status import State, examine
 from vmcjob.supervisor import note_end
 
+LOG = "launchers.log"
 POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
 
 
@@ -35,6 +41,7 @@ class Order:
     runs: tuple[Path, ...]
     max_parallel: int
     worker_command: tuple[str, ...]  # the run directory is appended
+    notify: str | None = None  # a command that is told of ends
 
     def to_json(self) -> bytes:
         """The order as it travels through the launcher's standard input."""
@@ -46,7 +53,8 @@ class Order:
         """The order that was written."""
         document = json.loads(text)
         runs = tuple(Path(path) for path in document["runs"])
-        return cls(runs, document["max_parallel"], tuple(document["worker_command"]))
+        command = tuple(document["worker_command"])
+        return cls(runs, document["max_parallel"], command, document.get("notify"))
 
 
 def start_launcher(root: Path) -> subprocess.Popen[bytes]:
@@ -57,7 +65,7 @@ def start_launcher(root: Path) -> subprocess.Popen[bytes]:
     """
     command = [*python_command(), "local-queue", str(root)]
     try:
-        with open(lock_folder(root) / "launchers.log", "ab") as log:
+        with open(lock_folder(root) / LOG, "ab") as log:
             return subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=log, stderr=log, start_new_session=True
             )
@@ -71,7 +79,7 @@ def give_order(launcher: subprocess.Popen[bytes], order: Order, root: Path) -> N
         with launcher.stdin as pipe:  # pyright: ignore[reportOptionalContextManager] -- a PIPE
             pipe.write(order.to_json())
     except BrokenPipeError:
-        log = lock_folder(root) / "launchers.log"
+        log = lock_folder(root) / LOG
         raise SchedulerError(f"the launcher ended before its work began; see {log}") from None
 
 
@@ -81,23 +89,61 @@ def serve(root: Path, orders: BinaryIO) -> None:
     if not text:
         return  # whoever started us changed their mind
     order = Order.from_json(text)
-    waiting = deque(RunDir(path) for path in order.runs)
+    runs = [RunDir(path) for path in order.runs]
+    # One after the other, beside the runs: no run waits for a command that takes its time.
+    with ThreadPoolExecutor(max_workers=1) as told:
+        for run in _work_on(root, runs, order):
+            told.submit(notify_run, run, order.notify)
+        talk = lock_folder(root) / LOG
+        told.submit(notify_submission, runs, order.notify, talk)
+
+
+def _work_on(root: Path, runs: Sequence[RunDir], order: Order) -> Iterator[RunDir]:
+    """Start each run when it gets a slot; each is given when it has ended."""
+    waiting = deque(runs)
+    limits = Limits()
     workers: dict[subprocess.Popen[bytes], RunDir] = {}
     while waiting or workers:
         for worker in [worker for worker in workers if worker.poll() is not None]:
-            note_end(workers.pop(worker), worker.pid, worker.returncode)
-        slot = _take_slot(root, order.max_parallel) if waiting else None
-        if slot is not None and not _is_next(root, waiting[0]):
+            run = workers.pop(worker)
+            note_end(run, worker.pid, worker.returncode)
+            limits.note_end(run)
+            yield run
+        limits.stop(workers)
+        run = _find_next(waiting)
+        slot = _take_slot(root, order.max_parallel) if run else None
+        if slot is not None and run is not None and not _is_next(root, run):
             os.close(slot)
             slot = None
-        if slot is None:
+        if slot is None or run is None:
             time.sleep(POLL_S)
             continue
-        run = waiting.popleft()
-        worker = _start(root, run, order.worker_command, slot)
-        os.close(slot)  # from here on the worker's copy holds it
+        waiting.remove(run)
+        try:
+            if limits.leave(run):
+                yield run
+                continue
+            worker = _start(root, run, order.worker_command, slot)
+        except RunDirError:  # which its outcome tells
+            yield run
+            continue
+        finally:
+            os.close(slot)  # from here on the worker's copy holds it
         if worker is not None:
             workers[worker] = run
+
+
+def _find_next(waiting: deque[RunDir]) -> RunDir | None:
+    """The first run that waits for nothing but a slot; those that wait in vain are let go of."""
+    for run in list(waiting):
+        try:
+            if not run.open_waits:
+                return run
+            if examine(run).state is State.BLOCKED:
+                waiting.remove(run)
+        except RunDirError:
+            return run  # which whoever starts it will find out, and tell
+    return None
 
 
 def _is_next(root: Path, run: RunDir) -> bool:
@@ -121,6 +167,7 @@ def _is_next(root: Path, run: RunDir) -> bool:
             and theirs.submitted_at < ours.submitted_at
             and theirs.launcher not in (None, ours.launcher)
             and theirs.launcher.is_alive()
+            and not other.open_waits
         ):
             return False
     return True
@@ -132,13 +179,14 @@ def _start(
     """Start a run's worker if it is still ours to start.
 
     The worker inherits the slot's lock, so the slot stays taken as long as the worker lives,
-    even when this launcher is killed.
+    even when this launcher is killed. RunDirError if it could not be started, which is noted.
     """
     with queue_lock(root, patience_s=float("inf")):
         submission = run.read_submission()
         if submission is None or submission.launcher != Process.of_pid(os.getpid()):
             return None  # cancelled, or taken over by a later submission
         try:
+            run.take_start()
             run.clear_outcome()
             with open(run.log_path, "ab") as log:
                 worker = subprocess.Popen(
@@ -154,7 +202,7 @@ def _start(
             with suppress(RunDirError):
                 run.clear_submission()
                 run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
-            return None
+            raise RunDirError(message) from None
         started = Process.of_pid(worker.pid)
         with suppress(RunDirError):  # a full disk: its heartbeat will tell of the worker, or not
             run.write_submission(

@@ -11,6 +11,7 @@ from vmcjob.container import Image, find_image, refuse_unbindable
 from vmcjob.errors import SchedulerError
 from vmcjob.plan import Task
 from vmcjob.rundir import RunDir
+from vmcjob.scheduler.chain import waits_of
 from vmcjob.scheduler.command import python_command
 from vmcjob.scheduler.contract import Cost, JobPreview, SubmissionOptions
 from vmcjob.scheduler.folders import job_folder, make_job_name
@@ -37,6 +38,8 @@ class Array:
     image: Image | None
     after: str | None = None  # what has to end before: a job's number, or, until it has one, a name
     runs_per_job: int = 1
+    notify: str | None = None  # a command that is told of ends
+    waits_for: tuple[str, ...] = ()  # runs that have to finish before
 
     @property
     def n_jobs(self) -> int:
@@ -77,12 +80,21 @@ class Array:
     @property
     def parameters(self) -> dict[str, Any]:  # submitit's words
         found = self.options.parameters(self.job_name, self.folder, self.max_parallel)
-        if self.after is not None:
-            further = found["additional_parameters"]
-            wishes = [
-                wish for wish in (further.get("dependency"), f"afterany:{self.after}") if wish
-            ]
-            found["additional_parameters"] = further | {"dependency": ",".join(wishes)}
+        further = found["additional_parameters"]
+        ours = [f"afterok:{job_id}" for job_id in self.awaited.values()]
+        wishes = [further.get("dependency"), self.after and f"afterany:{self.after}", *ours]
+        if wanted := [wish for wish in wishes if wish]:
+            found["additional_parameters"] = further | {"dependency": ",".join(wanted)}
+        return found
+
+    @property
+    def awaited(self) -> dict[str, str]:
+        """The jobs of the runs that have to finish before; of one without a job, its own id."""
+        found: dict[str, str] = {}
+        for other in map(self.runs[0].beside, self.waits_for):
+            if not other.can_be_begun_with:
+                theirs = other.read_submission()
+                found[other.path.name] = (theirs and theirs.job_id) or other.path.name
         return found
 
     @property
@@ -125,6 +137,8 @@ class Array:
             cache=str(image.cache) if image and image.cache else None,
             folder=str(self.folder) if comes_back else None,
             share=share,
+            notify=self.notify,
+            retries=self.options.retries,
         )
 
     def command(self, run: RunDir) -> tuple[str, ...]:
@@ -137,28 +151,32 @@ class Array:
 def form_arrays(submission: SubmissionOptions, wanted: Mapping[RunDir, Task]) -> Iterator[Array]:
     """Runs that ask for the same go together, as many as SLURM takes in one array."""
     max_parallel = submission.max_parallel
-    groups: dict[tuple[Options, Image | None], list[RunDir]] = {}
+    groups: dict[tuple[Options, Image | None, tuple[str, ...]], list[RunDir]] = {}
     for run, task in wanted.items():
         options = options_of(task, submission)
         image = find_image(task.spec.container, submission.site.container)
         if image is not None:
             refuse_unbindable(run.path)
-        groups.setdefault((options, image), []).append(run)
+        groups.setdefault((options, image, tuple(waits_of(run, task))), []).append(run)
     largest = _largest_array() if len(wanted) > 1 else 1
-    chunks: list[tuple[Options, Image | None, int, tuple[RunDir, ...]]] = []
-    for (options, image), runs in groups.items():
+    chunks: list[tuple[Options, Image | None, tuple[str, ...], int, tuple[RunDir, ...]]] = []
+    for (options, image, waits), runs in groups.items():
         per_job = options.runs_per_job(max_parallel)
-        chunks += ((options, image, per_job, part) for part in _chunks(runs, largest * per_job))
-    sizes = [(math.ceil(len(runs) / per_job), per_job) for _, _, per_job, runs in chunks]
+        parts = _chunks(runs, largest * per_job)
+        chunks += ((options, image, waits, per_job, part) for part in parts)
+    sizes = [(math.ceil(len(runs) / per_job), per_job) for *_, per_job, runs in chunks]
     n_rows = _rows(sizes, max_parallel)
     names: list[str] = []
-    for (options, image, per_job, runs), share in zip(
+    for (options, image, waits, per_job, runs), share in zip(
         chunks, _shares(sizes, max_parallel), strict=True
     ):
         name, number = make_job_name(wanted[runs[0]].name, runs)
         folder = job_folder(submission.root, NAME, name)
         after = names[-n_rows] if n_rows and len(names) >= n_rows else None
-        yield Array(name, number, folder, runs, options, share, image, after, per_job)
+        notify = submission.site.notify
+        yield Array(
+            name, number, folder, runs, options, share, image, after, per_job, notify, waits
+        )
         names.append(name)
 
 
@@ -197,7 +215,9 @@ def _chunks(runs: Sequence[RunDir], length: int) -> Iterator[tuple[RunDir, ...]]
 
 def options_of(task: Task, submission: SubmissionOptions) -> Options:
     """What a task asks for; SchedulerError for what cannot be asked, whether submitted or not."""
-    options = Options(task.spec.resources, submission.request, submission.site.slurm)
+    site = submission.site
+    retries = task.spec.retries.over(site.retries)
+    options = Options(task.spec.resources, submission.request, site.slurm, retries)
     options.extra()
     return options
 

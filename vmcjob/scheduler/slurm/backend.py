@@ -72,7 +72,12 @@ class Slurm:
         return preflight(batches)
 
     def submit(self, batch: Array, after: str | None, now: float) -> "SlurmHandover":
-        """An array that waits for another, of which one job is known."""
+        """An array that waits for another, of which one job is known, and for runs with jobs."""
+        for run_id, job_id in batch.awaited.items():
+            if job_id == run_id:  # its answer was lost, and nobody has asked again
+                raise SchedulerError(
+                    f"{run_id}: its job has no id yet; submit its spec again first"
+                )
         return SlurmHandover(replace(batch, after=after and after.partition("_")[0]), now)
 
     def adopt(self, run: RunDir, submission: Submission, job_id: str) -> None:

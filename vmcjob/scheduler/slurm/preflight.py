@@ -69,7 +69,7 @@ def _partitions() -> list[Partition]:
 
 def _test(array: Array) -> SchedulerError | str:
     """Why SLURM would refuse the array; where and when it would start it, if it would."""
-    alone = replace(array, after=None)  # what it waits for is not there yet
+    alone = replace(array, after=None, waits_for=())  # what it waits for is not there yet
     done = commands.start(["sbatch", "--test-only"], alone.script)
     if done.returncode == 0:
         return done.stderr

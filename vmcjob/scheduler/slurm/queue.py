@@ -23,6 +23,7 @@ SUSPENDED = {"SUSPENDED", "STOPPED"}
 MAX_SKEW_S = 3600.0  # between the clocks of this host and the accounting's
 _PRIVATE = re.compile(r"PrivateData\s*=")
 BEGIN_TIME = "BeginTime"  # of --begin, and of a job that is requeued
+NEVER_SATISFIED = "DependencyNeverSatisfied"
 PAUSE = "suspended by SLURM; goes on when it is resumed"
 REASONS: Mapping[str, str] = {
     "None": "waits for the scheduler to look at it",
@@ -30,7 +31,7 @@ REASONS: Mapping[str, str] = {
     "Resources": "waits for free nodes",
     "JobArrayTaskLimit": "waits for its turn in the array",
     "Dependency": "waits for another job",
-    "DependencyNeverSatisfied": "waits for a job that has failed; cancel it",
+    NEVER_SATISFIED: "waits for a job that has failed; cancel it",
     "JobHeldUser": "held by its owner; scontrol release lets it go",
     "job requeued in held state": "requeued and held; scontrol release lets it go",
     "JobHeldAdmin": "held by an administrator",
@@ -103,13 +104,18 @@ def explain(reason: str, start: float | None = None, *, has_begun: bool = False)
         start: when SLURM expects to start it, in seconds since the epoch.
         has_begun: whether it has been started before, and waits to be started again.
     """
-    word = reason.strip("()").split(",")[0]
+    word = _word(reason)
     if word == BEGIN_TIME:
         when = time.strftime("at %Y-%m-%d %H:%M:%S", time.localtime(start)) if start else "later"
         return f"requeued; starts again {when}" if has_begun else f"starts {when} at the earliest"
     if word not in REASONS and word.startswith(("QOS", "Assoc", "Max")):
         return f"at a limit of the account or its quality of service ({word})"
     return REASONS.get(word, f"waits: {word}")
+
+
+def _word(reason: str) -> str:
+    """The first of the reasons that SLURM gives."""
+    return reason.strip("()").split(",")[0]
 
 
 def _hidden(lost: Iterable[RunDir]) -> set[RunDir]:
@@ -193,8 +199,9 @@ def _state_of(line: _Line, has_begun: bool = False) -> JobState:
     word = line.state.split()[0]  # accounting writes "CANCELLED by 1000"
     start = float(line.start) if line.start.isdigit() else None
     if word in WAITING:
+        words = explain(line.reason, start, has_begun=has_begun)
         return JobState(
-            Stage.WAITING, line.job_id, explain(line.reason, start, has_begun=has_begun)
+            Stage.WAITING, line.job_id, words, is_hopeless=_word(line.reason) == NEVER_SATISFIED
         )
     if word in SUSPENDED:
         return JobState(Stage.ACTIVE, line.job_id, PAUSE, started_at=start, is_suspended=True)

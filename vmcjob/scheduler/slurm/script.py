@@ -10,7 +10,7 @@ from typing import Any
 
 from vmcjob import protocol
 from vmcjob.errors import SchedulerError
-from vmcjob.resources import Request, wall_time_s
+from vmcjob.resources import DEFAULT_RETRIES, Request, Retries, wall_time_s
 from vmcjob.scheduler.slurm import commands
 from vmcjob.site import Slurm
 from vmcjob.spec import Resources
@@ -40,6 +40,7 @@ class Options:
     resources: Resources
     flags: Request
     site: Slurm
+    retries: Retries = DEFAULT_RETRIES
 
     @property
     def wall_time_s(self) -> float:

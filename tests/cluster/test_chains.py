@@ -1,0 +1,61 @@
+"""Runs that wait for others on a real SLURM, which is told so by --dependency=afterok."""
+
+import os
+import signal
+
+import pytest
+
+from tests.cluster.cluster import SPEC, Room, is_computing
+from vmcjob.rundir import RunDir
+from vmcjob.store import RunStore
+
+pytestmark = pytest.mark.timeout(3600)
+
+
+def submit_from(room: Room, origin: RunDir, name: str, evaluate: int) -> RunDir:
+    """Submit a run that starts from another."""
+    text = SPEC.format(seeds=[0], train=5, evaluate=evaluate, extra="")
+    text = text.replace('"h"', f'"{name}"')
+    text = text.replace("[train]\n", f'[train]\nstart_from = "{origin.path.name}"\n')
+    (room.cwd / f"{name}.toml").write_text(text)
+    room.run("submit", f"{name}.toml")
+    (run,) = (run for run in room.list() if run.path.name.startswith(f"{name}-"))
+    return run
+
+
+def row(room: Room, run: RunDir) -> tuple[str, str]:
+    """State and message of a run."""
+    (found,) = room.status(run.path.name)
+    return found["state"], found["message"]
+
+
+def test_a_chain_goes_on_whatever_happens_to_its_middle_and_to_slurm(room):
+    """Without its controller for a while; the middle one requeued, then cancelled, then resumed."""
+    room.run("submit", "--extra", "hold", room.spec(seeds=2, evaluate=40))
+    first = room.list()[1]  # an array's element
+    second = submit_from(room, first, "i", evaluate=40_000)
+    third = submit_from(room, second, "j", evaluate=40)
+    names = [run.path.name for run in (first, second, third)]
+    assert row(room, second) == ("QUEUED", f"waits for {names[0]}")
+    os.kill(room.cluster.pid("slurmctld"), signal.SIGTERM)  # it writes down what it knows
+    room.cluster.start("slurmctld")
+    for job_id in room.cluster.job_ids(first.path.parent):
+        room.cluster.call("scontrol", "release", job_id)
+    room.wait_until(lambda: is_computing(second), "the second computes")
+    assert row(room, first)[0] == "FINISHED"
+    submission = second.read_submission()
+    assert submission is not None
+    assert submission.job_id is not None
+    room.cluster.call("scontrol", "requeue", submission.job_id)
+    room.wait_until(lambda: row(room, second)[0] == "RUNNING", "the second is back")
+    assert row(room, third) == ("QUEUED", f"waits for {names[1]}")
+    room.cluster.call("scancel", submission.job_id)
+    room.wait_until(lambda: row(room, third)[0] == "BLOCKED", "the third is blocked")
+    assert row(room, third)[1] == (
+        f"waits for {names[1]}, which was cancelled; vmcjob resume {names[1]} {names[2]} goes on"
+    )
+    room.run("resume", names[1], names[2])
+    assert len(room.cluster.job_ids(room.cwd)) == 2  # the one that waited in vain is gone
+    room.wait_for(FINISHED=4)
+    start = RunStore.open(third.store_path).attrs["provenance"]["start_from"]
+    assert (start["run_id"], start["step"]) == (names[1], 40_000)

@@ -1,0 +1,43 @@
+"""Which run each run begins with, goes on from or comes after, and the trees that follow."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from vmcjob.document import Document
+from vmcjob.errors import VmcJobError
+from vmcjob.rundir import RunDir
+from vmcjob.status import Row
+
+BRANCH, LAST, BAR, GAP = "├─ ", "└─ ", "│  ", "   "
+
+
+def parent_of(run: RunDir) -> str | None:
+    """The run that a run begins with, else that it goes on from, else that it comes after."""
+    try:
+        train = Document.parse(run.read_spec_text(), str(run.spec_path)).tables.get("train")
+    except VmcJobError:  # which `show` tells
+        train = None
+    origin = run.continues or (train.get("start_from") if isinstance(train, dict) else None)
+    if isinstance(origin, str):
+        return origin
+    submission = run.read_submission()
+    return next(iter((submission.waits_for if submission else None) or ()), None)
+
+
+def as_trees(rows: Sequence[Row]) -> list[Row]:
+    """The rows, each below its parent where that is among them, their ids indented by branches."""
+    by_id = {row.run_id: row for row in rows}
+    children: dict[str | None, list[Row]] = {}
+    for row in rows:
+        parent = parent_of(row.run)
+        children.setdefault(parent if parent in by_id else None, []).append(row)
+    found: list[Row] = []
+    further = [(row, "", "", "") for row in reversed(children.get(None, []))]
+    while further:  # no recursion: chains may be long
+        row, stem, mark, bar = further.pop()
+        found.append(replace(row, run_id=f"{stem}{mark}{row.run_id}"))
+        below = list(reversed(children.get(row.run_id, [])))
+        marks = [(LAST, GAP)] + [(BRANCH, BAR)] * (len(below) - 1)
+        further += [(child, stem + bar, *pair) for child, pair in zip(below, marks, strict=False)]
+    shown = {row.run for row in found}
+    return found + [row for row in rows if row.run not in shown]  # a circle, made by hand

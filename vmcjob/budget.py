@@ -1,0 +1,113 @@
+"""Whether the runs of a submission may go on: what they have used, and how many have failed."""
+
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+from vmcjob.errors import VmcJobError
+from vmcjob.rundir import OLD, Group, RunDir, find_groups
+from vmcjob.state import State
+from vmcjob.status import examine
+from vmcjob.usage import S_PER_HOUR, work
+
+LOOK_S = 5.0  # between two looks at what a small group has used
+LOOKS_PER_S = 20.0  # of a large one, so many of its histories are read in a second
+FAILURES = (State.FAILED, State.DIVERGED, State.DEAD)
+
+
+def used_hours(root: Path, group: Group) -> float:
+    """GPU hours of all attempts of all runs so far; hours of nodes, for those without GPUs."""
+    has_aside = (root / OLD).is_dir()
+    return sum(
+        group.devices[run.path.name] * _seconds(known) / S_PER_HOUR
+        for run in group.runs(root)
+        for known in (run, *(run.earlier if has_aside else ()))
+    )
+
+
+def n_failures(root: Path, group: Group) -> int:
+    """How many runs have failed since they were submitted together, as far as can be seen here."""
+    return sum(_has_failed(run, group) for run in group.runs(root))
+
+
+def why_over(root: Path, group: Group) -> str | None:
+    """Why no run of a group may go on; None if all may."""
+    if group.gpu_hours is None:
+        return None
+    used = used_hours(root, group)
+    if used < group.gpu_hours:
+        return None
+    return (
+        f"its submission has used {used:.3g} of {group.gpu_hours:g} GPU hours; raise "
+        "budget.gpu_hours in its spec and submit that again"
+    )
+
+
+def why_not_begun(run: RunDir, group: Group) -> str | None:
+    """Why a run of a group is not to be started; None if it is."""
+    root = run.path.parent
+    if reason := why_over(root, group):
+        return reason
+    if group.max_failures is None or run.read_heartbeat() is not None:
+        return None
+    count = n_failures(root, group)
+    if count < group.max_failures:
+        return None
+    runs = "1 run" if count == 1 else f"{count} runs"
+    return (
+        f"{runs} of its submission failed, and budget.max_failures is {group.max_failures}; "
+        "submit its spec again when the cause is mended"
+    )
+
+
+def describe(root: Path, group: Group) -> str:
+    """What a group has used of what it may, in one line; empty without a limit."""
+    if group.gpu_hours is None:
+        return ""
+    count, used = len(group.devices), used_hours(root, group)
+    runs = "its run" if count == 1 else f"its {count} runs"
+    return f"{used:.3g} of {group.gpu_hours:g} GPU hours used by {runs}"
+
+
+def group_of(run: RunDir) -> Group | None:
+    """The group of a run whose limits are to be watched; None where there are none."""
+    group = find_groups(run.path.parent, [run.path.name]).get(run.path.name)
+    return group if group is not None and group.has_limits else None
+
+
+@dataclass
+class BudgetWatch:
+    """Looks every now and then whether the group of a run has used all that it may by then."""
+
+    run: RunDir
+    words: str = ""
+    """Why the run may not go on; none as long as it may."""
+    _next_look: float = float("-inf")
+
+    def has_come(self) -> bool:
+        """Whether that is so, as of the last look; limits may have been changed since the start."""
+        if not self.words and time.monotonic() >= self._next_look:
+            group = group_of(self.run)
+            n_runs = len(group.devices) if group else 0
+            self._next_look = time.monotonic() + max(LOOK_S, n_runs / LOOKS_PER_S)
+            self.words = (why_over(self.run.path.parent, group) or "") if group else ""
+        return bool(self.words)
+
+
+def _seconds(run: RunDir) -> float:
+    """How long workers have been at work on a run."""
+    return work(run.read_attempts(), run.read_heartbeat()).seconds
+
+
+def _has_failed(run: RunDir, group: Group) -> bool:
+    """Whether a run has failed in its latest submission, if that is one of the group's."""
+    submission = run.read_submission()
+    outcome = run.read_outcome()
+    if submission is None and outcome is not None:  # never started, as on a full disk
+        return State(outcome.outcome) in FAILURES and outcome.time >= group.submitted_at
+    if submission is None or submission.submitted_at < group.submitted_at:
+        return False
+    try:
+        return examine(run).state in FAILURES
+    except VmcJobError:  # nobody knows what it is
+        return False

@@ -1,0 +1,37 @@
+"""Where training and evaluation may end before their last step, and what is found there."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from vmcjob.run import level, target
+from vmcjob.run.level import Level
+from vmcjob.run.target import Finding
+from vmcjob.rundir import Phase
+from vmcjob.spec import JobSpec
+
+
+class Looks:
+    """Of one run; a phase that is to have all its steps is never looked at."""
+
+    def __init__(self, spec: JobSpec) -> None:
+        self._spec = spec
+        self._training = level.looks_of(spec)
+        self._evaluation = target.looks_of(spec.evaluate)
+
+    def steps(self, phase: Phase, planned: Mapping[Phase, int]) -> frozenset[int]:
+        """After which steps a phase is looked at, by how long phases are to be.
+
+        Not any more at a training that was found level, and has got its end.
+        """
+        if phase is Phase.EVALUATE:
+            return self._evaluation
+        is_open = planned[Phase.TRAIN] == self._spec.train.steps
+        return self._training if phase is Phase.TRAIN and is_open else frozenset()
+
+    def judge(self, phase: Phase, rows: Mapping[str, np.ndarray]) -> Finding | Level:
+        """What is found of a phase, by all its rows so far."""
+        if phase is Phase.TRAIN:
+            return level.judge(self._spec, rows["energy"])
+        target_error = self._spec.evaluate.target_error or 0.0  # no error is that small
+        return target.judge(rows["energy"], rows["variance"], target_error)

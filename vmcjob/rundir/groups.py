@@ -1,0 +1,83 @@
+"""Runs that were submitted together: one small file below their runs root, beside the runs."""
+
+import hashlib
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any  # Any: numbers, as JSON has them
+
+from vmcjob.errors import RunDirError
+from vmcjob.rundir.directory import RunDir
+from vmcjob.rundir.files import read_text, replace_file
+from vmcjob.rundir.records import decode, encode
+
+FOLDER = ".groups"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Who was submitted together, and what they may cost together; None: as much as they like."""
+
+    devices: Mapping[str, Any]  # that a run is charged for while it works, by its id
+    gpu_hours: float | None = None
+    max_failures: int | None = None
+    submitted_at: float = field(default_factory=time.time)
+    number: int = 0  # of the submission, among those of its runs: clocks of hosts differ
+
+    @property
+    def name(self) -> str:
+        """The same for the same runs, however often they are submitted."""
+        return hashlib.sha256("\n".join(sorted(self.devices)).encode()).hexdigest()[:16]
+
+    @property
+    def has_limits(self) -> bool:
+        """Whether anything is to be watched."""
+        return self.gpu_hours is not None or self.max_failures is not None
+
+    def runs(self, root: Path) -> list[RunDir]:
+        """Those that are there."""
+        return [run for run_id in self.devices if (run := RunDir(root / run_id)).exists]
+
+    def write(self, root: Path) -> None:
+        """Replace what was said of the same runs before."""
+        try:
+            (root / FOLDER).mkdir(parents=True, exist_ok=True)
+            (root / FOLDER / f"{self.name}.told").unlink(missing_ok=True)
+        except OSError as error:
+            raise RunDirError(f"{root / FOLDER}: cannot be written: {error.strerror}") from None
+        replace_file(root / FOLDER / f"{self.name}.json", encode(self))
+
+    def tell_once(self, root: Path) -> bool:
+        """Whether nobody has been told of its end yet; from now on, somebody has."""
+        try:
+            with open(root / FOLDER / f"{self.name}.told", "x", encoding="utf-8"):
+                return True
+        except OSError:  # one that cannot be written tells nobody, rather than everybody often
+            return False
+
+
+def find_groups(root: Path, run_ids: Iterable[str]) -> dict[str, Group]:
+    """The group that each run was submitted with last, as far as there is one."""
+    wanted, found = set(run_ids), dict[str, Group]()
+    for group in sorted(_read_all(root), key=lambda group: (group.number, group.submitted_at)):
+        found |= dict.fromkeys(wanted & group.devices.keys(), group)
+    return found
+
+
+def _read_all(root: Path) -> list[Group]:
+    """All groups of a runs root; a damaged file limits nobody."""
+    try:
+        names = [name for name in os.listdir(root / FOLDER) if name.endswith(".json")]
+    except OSError:
+        return []
+    groups: list[Group] = []
+    for name in names:
+        try:
+            group = decode(Group, read_text(root / FOLDER / name))
+        except (OSError, ValueError):
+            continue
+        if all(isinstance(count, int | float) for count in group.devices.values()):
+            groups.append(group)
+    return groups

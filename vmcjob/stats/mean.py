@@ -1,0 +1,127 @@
+"""The mean of a correlated series and its honest error, and whether to trust them."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from vmcjob.stats.correlation import blocking_error, student_factor, window_error
+
+# Below this many independent samples an error bar is itself too uncertain. For AR(1) chains the
+# intervals keep their coverage above it and lose it below (their τ is underestimated by chance).
+MIN_INDEPENDENT = 30
+# The two halves of a series, and runs of one job, may differ by this many of their error bars.
+MAX_DEVIATION = 3.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its standard error, in the unit of the series, and whether to trust them."""
+
+    mean: float
+    error: float  # infinite when one sample is all there is
+    tau: float  # integrated autocorrelation time in steps; 1/2 when the samples are independent
+    n_eff: float  # number of independent samples, n / (2 tau)
+    n: int
+    converged: bool
+    why: str  # a sentence when not converged, else empty
+
+
+def estimate(series: np.ndarray, *, variance: np.ndarray | None = None) -> Estimate:
+    """The mean of one stationary, correlated series and its standard error.
+
+    The error is the larger one of blocking (`blocking_error`) and of the summed autocorrelations
+    (`window_error`), each widened by Student's factor for the blocks or windows it rests on.
+
+    Args:
+        series: one value per step, such as the mean local energy of all walkers.
+        variance: the spread of the local energies behind each value. It unmasks walkers that are
+            stuck: a series that never changes has no error only if the local energies agree too.
+
+    Not converged, with the reason: too short, drifting, stuck, or not finite.
+    """
+    x = np.asarray(series, dtype=np.float64)
+    n = x.size
+    n_bad = n - int(np.isfinite(x).sum())
+    if n == 0:
+        return Estimate(math.nan, math.inf, 0.5, 0.0, 0, False, "no samples")
+    if n_bad:
+        why = f"{n_bad} of {n} samples are not finite"
+        return Estimate(math.nan, math.inf, 0.5, 0.0, n, False, why)
+    if n == 1:
+        return Estimate(float(x[0]), math.inf, 0.5, 1.0, 1, False, "only one sample")
+    if np.ptp(x) == 0.0:
+        return _estimate_of_constant(x, variance)
+    error, n_eff = _error_and_n_eff(x)
+    why = _doubt(x, n_eff)
+    return Estimate(float(x.mean()), error, n / (2.0 * n_eff), n_eff, n, not why, why)
+
+
+def standard_error(series: np.ndarray) -> float:
+    """That of `estimate`, without its judgement, which takes as long again."""
+    x = np.asarray(series, dtype=np.float64)
+    if x.size < 2 or not np.isfinite(x).all():
+        return math.inf
+    return _error_and_n_eff(x)[0] if np.ptp(x) > 0.0 else 0.0
+
+
+def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) -> Estimate:
+    """A function of the means of correlated series, such as their ratio, by the jackknife.
+
+    Each step i has the pseudovalue
+
+        p_i = n f(m) − (n − 1) f(m without i),
+
+    of which the mean is f(m) less its bias of order 1/n, and a series as correlated as the others:
+    its error comes from blocks (`estimate`), which makes them blocks of the jackknife.
+
+    Args:
+        function: of arrays of means, one for each series, whose first axis runs over cases.
+        series: with steps along the first axis, of one length.
+    """
+    columns = [np.asarray(one, np.float64) for one in series]
+    n = len(columns[0])
+    whole = function(*(one.mean(axis=0, keepdims=True) for one in columns))
+    if n < 2:
+        return estimate(whole)
+    without = function(*((one.sum(axis=0) - one) / (n - 1) for one in columns))
+    return estimate(n * whole - (n - 1) * without)
+
+
+def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
+    """The more careful of the two errors, and the number of independent samples it amounts to.
+
+    From e² = σ² / n_eff and the biased sample variance s² = σ² - e² follows n_eff = s²/e² + 1. The
+    error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
+    """
+    candidates = [
+        (student_factor(dof) * math.sqrt(square), square)
+        for square, dof in (blocking_error(x), window_error(x), (x.var(ddof=1) / x.size, x.size))
+    ]
+    error, square = max(candidates)
+    return error, min(float(x.size), float(x.var() / square + 1.0))
+
+
+def _estimate_of_constant(x: np.ndarray, variance: np.ndarray | None) -> Estimate:
+    n = x.size
+    spread = 0.0 if variance is None else math.sqrt(float(np.mean(variance)))
+    if spread > 0.0:
+        why = "the energy never changes although local energies differ: the walkers are stuck"
+        return Estimate(float(x[0]), spread, n / 2.0, 1.0, n, False, why)
+    return Estimate(float(x[0]), 0.0, 0.5, float(n), n, True, "")
+
+
+def _doubt(x: np.ndarray, n_eff: float) -> str:
+    """Why the mean of x is not to be trusted yet; empty when it is."""
+    half = x.size // 2
+    if half >= 2 and n_eff >= 2.0:
+        first, second = x[:half], x[-half:]
+        errors = [_error_and_n_eff(part)[0] for part in (first, second) if np.ptp(part) > 0.0]
+        difference = abs(float(first.mean() - second.mean()))
+        if difference > MAX_DEVIATION * math.hypot(*errors):
+            bars = difference / math.hypot(*errors) if errors else math.inf
+            return f"drifts: its halves differ by {bars:.1f} error bars"
+    if n_eff < MIN_INDEPENDENT:
+        return f"too short: {n_eff:.0f} independent samples, at least {MIN_INDEPENDENT} are needed"
+    return ""
