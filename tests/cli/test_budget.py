@@ -48,6 +48,16 @@ def test_a_budget_is_shown_before_anything_is_used(shell):
     assert not shell.runs.exists()
 
 
+def test_a_budget_that_cannot_be_read_is_told(shell):
+    runs = make_exhausted(shell)
+    (path,) = (shell.runs / ".groups").glob("*.json")
+    path.write_text(path.read_text()[:20])
+    done = shell.run("resume", "-n", "--local", runs[0].path.name)
+    assert done.returncode == 0, done.stderr
+    words = "damaged, so no budget limits its runs; remove it and submit their spec again"
+    assert f"warning: runs/.groups/{path.name}: {words}\n" in done.stderr
+
+
 def test_a_budget_that_is_used_up_is_told_by_every_command(shell):
     (shell.cwd / "b.toml").write_text(SPEC)
     runs = make_exhausted(shell)

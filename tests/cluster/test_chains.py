@@ -59,3 +59,34 @@ def test_a_chain_goes_on_whatever_happens_to_its_middle_and_to_slurm(room):
     room.wait_for(FINISHED=4)
     start = RunStore.open(third.store_path).attrs["provenance"]["start_from"]
     assert (start["run_id"], start["step"]) == (names[1], 40_000)
+
+
+@pytest.mark.full_matrix  # how else a middle can end, tests/scheduler/test_chains.py tries without SLURM
+@pytest.mark.parametrize("ending", ["is dead", "has failed"])
+def test_a_middle_that_ends_badly_blocks_what_waits_for_it(room, ending):
+    """Killed while it computes, or without a spec when it begins: resumed, all of them finish."""
+    room.run("submit", "--extra", "hold", room.spec())
+    first = room.only_run()
+    second = submit_from(room, first, "i", evaluate=40_000)
+    third = submit_from(room, second, "j", evaluate=40)
+    names = [run.path.name for run in (first, second, third)]
+    spec = second.spec_path.read_text()
+    if ending == "has failed":
+        second.spec_path.write_text("nonsense")
+    for job_id in room.cluster.job_ids(first.path.parent):
+        room.cluster.call("scontrol", "release", job_id)
+    if ending == "is dead":
+        room.wait_until(lambda: is_computing(second), "the second computes")
+        submission = second.read_submission()
+        assert submission is not None
+        assert submission.worker_pid is not None
+        os.kill(submission.worker_pid, signal.SIGKILL)
+    room.wait_until(lambda: row(room, third)[0] == "BLOCKED", "the third is blocked")
+    assert row(room, third)[1] == (
+        f"waits for {names[1]}, which {ending}; vmcjob resume {names[1]} {names[2]} goes on"
+    )
+    second.spec_path.write_text(spec)
+    room.run("resume", names[1], names[2])
+    room.wait_for(FINISHED=3)
+    start = RunStore.open(third.store_path).attrs["provenance"]["start_from"]
+    assert (start["run_id"], start["step"]) == (names[1], 40_000)

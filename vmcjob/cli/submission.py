@@ -18,6 +18,7 @@ from vmcjob.resources import Request
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
+    from vmcjob.rundir import Group
     from vmcjob.scheduler import Receipt, SubmissionOptions
 
 SOME_FAILED = IncompleteError.exit_code
@@ -100,7 +101,6 @@ def _start(
 ) -> "tuple[Receipt, Preview]":
     """What became of the runs of one root, or would; in a dry run, the jobs of a batch system."""
     from vmcjob import scheduler
-    from vmcjob.budget import describe
     from vmcjob.notification import why_not_found
     from vmcjob.rundir import LOCAL
 
@@ -116,9 +116,7 @@ def _start(
         say(f"warning: {problem}")
     for words in unheeded:  # nothing that a spec asks for is left aside without a word
         say(words, "dim")
-    for group in scheduler.form_groups(backend.name, wanted.root, plans):
-        if words := describe(wanted.root, group):
-            say(f"budget: {words}")
+    _say_budgets(wanted.root, scheduler.form_groups(backend.name, wanted.root, plans))
     if not options.is_dry:
         receipt, jobs = scheduler.submit(backend, plans, wanted), NOTHING
     else:
@@ -126,6 +124,19 @@ def _start(
         answers = scheduler.check(backend, draft.batches) if options.is_checked else ()
         receipt, jobs = draft.receipt, preview(draft.batches, answers)
     return scheduler.take_over(receipt, plans, is_dry=options.is_dry), jobs
+
+
+def _say_budgets(root: Path, groups: "Sequence[Group]") -> None:
+    """What submissions have used of their budgets, and which budgets nobody can read."""
+    from vmcjob.budget import describe
+    from vmcjob.rundir import find_damaged_groups
+
+    for path in find_damaged_groups(root):
+        words = "damaged, so no budget limits its runs; remove it and submit their spec again"
+        say(f"warning: {relative(path)}: {words}")
+    for group in groups:
+        if words := describe(root, group):
+            say(f"budget: {words}")
 
 
 def _join(receipts: "Sequence[Receipt]") -> "Receipt":

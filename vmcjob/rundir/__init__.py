@@ -2,7 +2,7 @@
 
 from vmcjob.rundir.directory import OLD, RunDir
 from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
-from vmcjob.rundir.groups import Group, find_groups
+from vmcjob.rundir.groups import Group, find_damaged_groups, find_groups
 from vmcjob.rundir.log import LogFiles, LogReader
 from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
@@ -41,6 +41,7 @@ __all__ = [
     "Record",
     "RunDir",
     "Submission",
+    "find_damaged_groups",
     "find_groups",
     "is_about_full_disk",
     "is_disk_full",

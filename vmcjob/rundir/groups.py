@@ -61,23 +61,30 @@ class Group:
 def find_groups(root: Path, run_ids: Iterable[str]) -> dict[str, Group]:
     """The group that each run was submitted with last, as far as there is one."""
     wanted, found = set(run_ids), dict[str, Group]()
-    for group in sorted(_read_all(root), key=lambda group: (group.number, group.submitted_at)):
+    groups = [group for _, group in _read_all(root) if group is not None]
+    for group in sorted(groups, key=lambda group: (group.number, group.submitted_at)):
         found |= dict.fromkeys(wanted & group.devices.keys(), group)
     return found
 
 
-def _read_all(root: Path) -> list[Group]:
-    """All groups of a runs root; a damaged file limits nobody."""
+def find_damaged_groups(root: Path) -> list[Path]:
+    """Files of groups that cannot be read: what they limited has no limit."""
+    return [path for path, group in _read_all(root) if group is None]
+
+
+def _read_all(root: Path) -> list[tuple[Path, Group | None]]:
+    """All groups of a runs root; None for a damaged one."""
     try:
         names = [name for name in os.listdir(root / FOLDER) if name.endswith(".json")]
     except OSError:
         return []
-    groups: list[Group] = []
-    for name in names:
-        try:
-            group = decode(Group, read_text(root / FOLDER / name))
-        except (OSError, ValueError):
-            continue
-        if all(isinstance(count, int | float) for count in group.devices.values()):
-            groups.append(group)
-    return groups
+    return [(path, _read(path)) for path in (root / FOLDER / name for name in sorted(names))]
+
+
+def _read(path: Path) -> Group | None:
+    try:
+        group = decode(Group, read_text(path))
+    except (OSError, ValueError):
+        return None
+    are_numbers = all(isinstance(count, int | float) for count in group.devices.values())
+    return group if are_numbers else None
