@@ -4,6 +4,7 @@ import faulthandler
 import os
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 
@@ -33,17 +34,24 @@ def is_of_cluster(nodeid: str) -> bool:
     return nodeid.startswith("tests/cluster/")
 
 
-class ClusterApart(LoadScopeScheduling):
-    """One process has the cluster to itself, and waits for it while others compute."""
+class FileByFile(LoadScopeScheduling):
+    """The tests of a file share what they compiled, and so a process, as do all of the cluster.
+
+    The process of the cluster mostly waits for it, while others compute.
+    """
+
+    def __init__(self, config: pytest.Config, log: Producer) -> None:
+        super().__init__(config, log)
+        config.option.loadscopereorder = False  # they are in a good order already
 
     def _split_scope(self, nodeid: str) -> str:
         """Tests of one scope go to one process."""
-        return "cluster" if is_of_cluster(nodeid) else nodeid
+        return "cluster" if is_of_cluster(nodeid) else nodeid.split("::")[0]
 
 
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> ClusterApart:
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileByFile:
     """Deal the tests to the processes of `pytest -n`."""
-    return ClusterApart(config, log)
+    return FileByFile(config, log)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -101,13 +109,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what takes hours and was not asked for; the summary counts it as deselected."""
-    if config.getoption("--full-matrix"):
-        return
-    left_out = [item for item in items if item.get_closest_marker("full_matrix")]
-    if left_out:
+    """Long files go first, so that no process has to wait for another in the end.
+
+    What takes hours and was not asked for is left out; the summary counts it as deselected.
+    """
+    if not config.getoption("--full-matrix"):
+        left_out = [item for item in items if item.get_closest_marker("full_matrix")]
         items[:] = [item for item in items if item.get_closest_marker("full_matrix") is None]
-        config.hook.pytest_deselected(items=left_out)
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+    n_slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: (not is_of_cluster(item.nodeid), -n_slow[item.path]))
 
 
 @pytest.fixture

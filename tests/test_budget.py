@@ -176,6 +176,7 @@ def test_a_resumed_run_keeps_the_budget_that_it_was_submitted_with(tmp_path):
     assert find_groups(root, group.devices)[runs[1].path.name] == group
 
 
+@pytest.mark.slow
 def test_a_budget_that_is_changed_while_runs_work_counts_at_once(here):
     first, *others = [item.run for item in submit_plans(here, *plan("gpu_hours = 2")).submitted]
     here.start(first)

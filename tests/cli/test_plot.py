@@ -109,6 +109,7 @@ def test_a_run_that_cannot_be_drawn_does_not_keep_the_others(curve: Shell) -> No
     assert "1 of 2 runs could not be drawn" in done.stderr
 
 
+@pytest.mark.slow
 def test_curves_of_two_sweeps_are_drawn_side_by_side(curve: Shell) -> None:
     """Each with the constants of its own."""
     for number, (distance, energy) in enumerate(zip(DISTANCE[:11], ENERGY[:11], strict=True)):

@@ -61,7 +61,7 @@ def test_a_chain_goes_on_whatever_happens_to_its_middle_and_to_slurm(room):
     assert (start["run_id"], start["step"]) == (names[1], 40_000)
 
 
-@pytest.mark.full_matrix  # how else a middle can end, tests/scheduler/test_chains.py tries without SLURM
+@pytest.mark.full_matrix  # other ends of a middle: tests/scheduler/test_chains.py, without SLURM
 @pytest.mark.parametrize("ending", ["is dead", "has failed"])
 def test_a_middle_that_ends_badly_blocks_what_waits_for_it(room, ending):
     """Killed while it computes, or without a spec when it begins: resumed, all of them finish."""

@@ -105,6 +105,7 @@ def test_symbolic_zeros_equal_dense_zeros():
         np.testing.assert_allclose(a, b)
 
 
+@pytest.mark.slow
 def test_lap_partial_sums_over_slices_of_the_directions(params: Any, walkers: jax.Array):
     """The Laplacian is a sum over directions, so a loop over slices of them gives it too."""
     r = walkers[0].reshape(-1)

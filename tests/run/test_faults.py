@@ -107,6 +107,7 @@ for line in sys.stdin:
 """
 
 
+@pytest.mark.slow
 def test_of_two_workers_started_at_once_exactly_one_runs(tmp_path: Path) -> None:
     """Fifty times: the other one names it, at once, and leaves everything to it."""
     first, second = start_racer(), start_racer()

@@ -85,6 +85,7 @@ def test_a_training_ends_by_itself_and_says_why(finished: RunDir, tmp_path: Path
     assert_same(results(finished), results(run_to_its_end(tmp_path, plain)))
 
 
+@pytest.mark.slow
 def test_a_ceiling_that_comes_first_is_the_end(tmp_path: Path) -> None:
     run = make_run(tmp_path, LEVEL.replace(str(CEILING), "120"))
     code, log = finish(start(run, program=fake.PROGRAM))

@@ -196,6 +196,7 @@ def assert_precise(run: RunDir) -> int:
     return n
 
 
+@pytest.mark.slow
 def test_a_ceiling_that_comes_first_is_told_of(tmp_path: Path) -> None:
     """The run is finished, in the table, and says that its error is not what was asked for."""
     run = run_to_its_end(tmp_path, PRECISE.format(1e-9).replace(str(CEILING), "100"))
@@ -221,6 +222,7 @@ def test_a_run_killed_on_its_way_to_a_target_ends_where_it_would_have(
     assert row_of(run).error == row_of(finished).error <= TARGET
 
 
+@pytest.mark.slow
 def test_a_finished_run_goes_on_to_a_smaller_error(finished: RunDir, tmp_path: Path) -> None:
     """Or for so many steps more than it has, as a run of so many steps; or not at all."""
     shell = Shell(tmp_path)
@@ -248,6 +250,7 @@ def test_a_finished_run_goes_on_to_a_smaller_error(finished: RunDir, tmp_path: P
         assert words in refused.stderr
 
 
+@pytest.mark.slow
 def test_what_goes_on_to_a_smaller_error_has_all_rows_of_before(
     finished: RunDir, tmp_path: Path
 ) -> None:
@@ -304,6 +307,7 @@ def test_the_end_of_an_evaluation_is_forecast_from_its_error() -> None:
     assert forecast(options, 480, 1e-2) == 10_000
 
 
+@pytest.mark.slow
 def test_status_tells_the_forecast(tmp_path: Path) -> None:
     run = make_run(tmp_path, PRECISE.format(TARGET))
     worker = start(run, program=fake.PROGRAM)

@@ -136,6 +136,7 @@ fake.main()
 """
 
 
+@pytest.mark.slow
 def test_a_run_says_that_it_compiles(tmp_path: Path) -> None:
     """Minutes without a step look like a hang, unless they are called by their name."""
     run = make_run(tmp_path)
@@ -339,6 +340,7 @@ def test_what_a_run_was_made_with_is_recorded(undisturbed: RunDir) -> None:
     assert json.dumps(provenance)
 
 
+@pytest.mark.slow
 def test_the_time_of_an_attempt_that_ended_without_a_word_is_not_forgotten(tmp_path: Path) -> None:
     """Its heartbeat says how long it worked, and is another's soon."""
     run = make_run(tmp_path)

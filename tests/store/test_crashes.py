@@ -78,6 +78,7 @@ def test_a_commit_that_dies_between_any_two_files_leaves_no_trace(path, monkeypa
     assert deaths >= 9  # four columns, two of snapshots, the slot's two, the root
 
 
+@pytest.mark.slow
 def test_a_store_that_dies_while_being_created_never_was(path, monkeypatch):
     """A half-made store would be taken for a damaged one; creating again must just work."""
     for n in itertools.count(1):

@@ -98,12 +98,14 @@ def test_no_determinant_comes_without_the_others_of_its_size(n_most: int, kept: 
     assert len(found.up) == len(found.down) == kept
 
 
+@pytest.mark.slow
 def test_electrons_are_where_the_first_determinant_has_them() -> None:
     found = solve(SQUARE, BASIS, space=ActiveSpace(4, 4), n_determinants=10)
     counts = populations(SQUARE, found)
     np.testing.assert_allclose(counts.sum(axis=1), [2.0, 2.0], atol=1e-8)
 
 
+@pytest.mark.slow
 def test_an_open_shell_begins_restricted() -> None:
     """Of oxygen's kind: a triplet of two electrons among others, with S = 1 for certain."""
     system = System(((0.0, 0.0, 0.0),), (6,), 4, 2)
