@@ -120,9 +120,9 @@ def evaluate(run: RunResult) -> Evaluated:
         raise UnusableError(f"{run.state.lower()}: no results yet")
     try:
         store = RunStore.open(run.store_path, run_id=run.run_id)
-        done, planned = store.n_committed, store.n_due
-        if run.state != FINISHED or done["evaluate"] < planned["evaluate"]:
-            raise UnusableError(f"{run.state.lower()}: {_standing(done, planned)}")
+        if run.state != FINISHED or not store.is_complete:
+            standing = _standing(store.n_committed, store.n_due)
+            raise UnusableError(f"{run.state.lower()}: {standing}")
         series, train = (store.series(phase, names) for phase, names in NEEDED.items())
         start = store.hartree_fock()
     except StoreError as error:

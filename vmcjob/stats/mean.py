@@ -95,12 +95,13 @@ def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
     From e² = σ² / n_eff and the biased sample variance s² = σ² - e² follows n_eff = s²/e² + 1. The
     error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
     """
+    variance = float(x.var())
     candidates = [
         (student_factor(dof) * math.sqrt(square), square)
-        for square, dof in (blocking_error(x), window_error(x), (x.var(ddof=1) / x.size, x.size))
+        for square, dof in (blocking_error(x), window_error(x), (variance / (x.size - 1), x.size))
     ]
     error, square = max(candidates)
-    return error, min(float(x.size), float(x.var() / square + 1.0))
+    return error, min(float(x.size), variance / square + 1.0)
 
 
 def _estimate_of_constant(x: np.ndarray, variance: np.ndarray | None) -> Estimate:

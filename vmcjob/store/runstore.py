@@ -145,6 +145,13 @@ class RunStore:
         return self.n_planned | ended_early(self._attributes)
 
     @property
+    def is_complete(self) -> bool:
+        """Whether the evaluation has all rows that are due, from an array that is read anyway."""
+        early = ended_early(self._attributes).get("evaluate")
+        due = self._arrays.length("evaluate/energy") if early is None else early
+        return self._n_committed["evaluate"] >= due
+
+    @property
     def snapshot_steps(self) -> set[int]:
         """Evaluation steps whose walkers are kept: evenly spread, the last one included.
 
@@ -228,9 +235,8 @@ class RunStore:
         try:
             array = self._slots.read_array(self._active_slot, name)
         except SlotDamageError as error:
-            raise StoreError(
-                f"{self.path}: checkpoint slot {self._active_slot}: {error}"
-            ) from error
+            reason = f"checkpoint slot {self._active_slot}: {error}"
+            raise StoreError(f"{self.path}: {reason}") from error
         if array is None:
             raise StoreError(f"{self.path}: the checkpoint has no array {name!r}")
         return array
