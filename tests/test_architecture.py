@@ -83,7 +83,7 @@ ROOMS: dict[str, set[str]] = {
     "reaction": set(),
     "units": set(),
     "curve": {"units"},
-    "plot": {"store", "stats", "curve"},
+    "plot": {"store", "stats", "curve", "observables"},
     "run": {
         "spec",
         "rundir",

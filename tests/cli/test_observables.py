@@ -79,3 +79,14 @@ def test_json_has_arrays_with_their_errors_and_axes(measured: Shell) -> None:
     assert (density["axes"][0]["name"], len(density["mean"])) == ("radius", 101)
     np.testing.assert_allclose(stranger["mean"], [5.0] * 3, atol=0.03)
     assert (stranger["units"], stranger["long_name"]) == ("bohr", "what a plugin measured")
+
+
+@pytest.mark.slow
+def test_a_run_that_has_measured_has_two_pictures(measured: Shell) -> None:
+    """The second one's text has the numbers, of the same digits as the table."""
+    done = measured.run("plot", "h2-0000000000", "-o", "h2.svg")
+    assert done.returncode == 0, done.stderr
+    assert "wrote h2.svg\nwrote h2-observables.svg\n" in done.stderr
+    drawn = (measured.cwd / "h2-observables.svg").read_text()
+    assert "electrons by z" in drawn
+    assert "v_nn = 0.000000(0) hartree" in drawn

@@ -12,8 +12,9 @@ from tests.test_curve import DISTANCE, ENERGY
 from vmcjob.rundir import RunDir
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+from vmcjob.store.layout import SERIES
 
-N_STEPS = 400
+N_STEPS, N_TRAIN = 400, 20
 ERROR = 2e-5  # hartree, of the mean of so many steps
 
 
@@ -26,7 +27,7 @@ def make_finished(
     run = RunDir.create(root, record, dump_spec(parse_spec(text, "x.toml").points[0].spec))
     finish(run)
     shutil.rmtree(run.store_path, ignore_errors=True)
-    layout = Layout(n_train=0, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
+    layout = Layout(n_train=N_TRAIN, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
     store = RunStore.create(
         run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
     )
@@ -35,7 +36,9 @@ def make_finished(
     ones = np.ones(N_STEPS)
     columns = {"energy": energies, "variance": 0.04 * ones}
     columns |= {"acceptance": ones, "wall_time": ones}
-    store.commit(Commit(evaluate=columns, checkpoint=Checkpoint("evaluate", N_STEPS, {})))
+    training = dict.fromkeys(SERIES["train"], np.ones(N_TRAIN)) | {"energy": energies[:N_TRAIN]}
+    checkpoint = Checkpoint("evaluate", N_STEPS, {})
+    store.commit(Commit(train=training, evaluate=columns, checkpoint=checkpoint))
 
 
 @pytest.fixture(scope="module")
@@ -94,9 +97,10 @@ def test_a_curve_has_constants_with_errors(curve: Shell) -> None:
 @pytest.mark.slow
 def test_runs_are_compared_in_one_picture(curve: Shell) -> None:
     """Named after what it is."""
-    done = curve.run("plot", "h2", "--compare")
+    done = curve.run("plot", "h2", "--compare", "--format", "svg")
     assert done.returncode == 0, done.stderr
-    assert drawn(curve) == ["comparison.png"]
+    assert drawn(curve) == ["comparison.svg"]
+    assert ">h2 R=1.4 seed 0<" in (curve.cwd / "comparison.svg").read_text()
 
 
 def test_a_run_that_cannot_be_drawn_does_not_keep_the_others(curve: Shell) -> None:

@@ -6,19 +6,24 @@ from typing import cast
 import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
+from matplotlib.patches import StepPatch
 
+from vmcjob.columns import Axis
 from vmcjob.curve import Value, fit
+from vmcjob.observables import Quantity
 from vmcjob.plot import (
     CurvePoint,
     RunSeries,
     draw_comparison,
     draw_curve,
     draw_curves,
+    draw_observables,
     draw_overview,
     save,
 )
-from vmcjob.plot.panels import log_smoothed, smoothed, thinned
-from vmcjob.plot.style import MAX_POINTS
+from vmcjob.plot.panels import log_smoothed, smoothed
+from vmcjob.plot.style import MAX_POINTS, new_figure, our_style, thinned, use_log_axis
+from vmcjob.stats import Estimate
 
 COLUMNS = ("step", "energy", "variance", "acceptance", "width")
 RANDOM = np.random.default_rng(5)
@@ -71,6 +76,57 @@ def test_every_run_has_a_picture(drawn: RunSeries, words: str, tmp_path: Path) -
     save(figure, tmp_path / "run.png")
     assert words in texts(figure)
     assert drawn.label in texts(figure)
+
+
+def test_a_single_step_is_seen() -> None:
+    """A line of one point has no length; a dot has."""
+    figure = draw_overview(run(1, 1))
+    for axes in (figure.axes[0], figure.axes[1], figure.axes[4]):
+        assert any(line.get_marker() == "o" for line in axes.lines)
+    low, high = figure.axes[4].get_ylim()
+    assert low < 0.1 < high
+
+
+def test_rows_between_lost_ones_are_seen() -> None:
+    """Every second row is not a number: nothing but dots is left."""
+    dots = [line for line in draw_overview(damaged()).axes[1].lines if line.get_marker() == "o"]
+    assert {np.size(line.get_xdata()) for line in dots} == {20}
+
+
+def test_an_empty_panel_leaves_the_steps_below_it_alone() -> None:
+    """They share an axis, of which the lowest panel shows the numbers."""
+    figure = draw_overview(damaged())
+    assert len(figure.axes[6].get_xticks()) > 2
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "expected"),
+    [
+        (0.0061, 0.0065, set()),
+        (0.002, 0.06, {"0.01"}),
+        (0.006, 0.02, {"0.01", "0.02"}),
+        (0.9, 4000.0, {"1", "10", "100", "1000"}),
+        (1e-9, 1e-3, set()),  # powers of ten are shorter
+    ],
+)
+def test_numbers_on_logarithmic_axes_are_plain(low: float, high: float, expected: set[str]) -> None:
+    """Those inside the limits; narrow axes have numbers of all ticks, wide ones of decades."""
+    with our_style():
+        axes = new_figure(3.0, 2.0).subplots()
+        axes.plot([1.0, 2.0], [low, high])
+        use_log_axis(axes)
+        axes.set_ylim(low, high)
+        axes.figure.canvas.draw()
+    labels = {
+        label.get_text()
+        for minor in (False, True)
+        for tick, label in zip(
+            axes.get_yticks(minor=minor), axes.get_yticklabels(minor=minor), strict=True
+        )
+        if low <= tick <= high and label.get_text() and "$" not in label.get_text()
+    }
+    assert labels >= expected
+    assert bool(labels) == bool(expected) or high < 2.0 * low
 
 
 def test_pictures_are_as_wide_as_the_page_of_a_journal(tmp_path: Path) -> None:
@@ -170,3 +226,36 @@ def test_curves_side_by_side_differ_by_what_is_drawn_below(tmp_path: Path) -> No
     np.testing.assert_allclose(np.asarray(points.get_xdata(orig=False)), x[1:])
     heights = [segment[1, 1] - segment[0, 1] for segment in bars.get_segments()]
     np.testing.assert_allclose(heights, 1.0)
+
+
+def counts(name: str, edges: tuple[float, ...], units: str = "1", ends: int = 1) -> Quantity:
+    """A histogram with one electron in each bin."""
+    n_bins = len(edges) + ends
+    one = Estimate(1.0, 0.1, 0.5, 100.0, 100, True, "")
+    return Quantity(units, name, (Axis("x", n_bins, "bohr", edges),), (one,) * n_bins)
+
+
+def test_histograms_are_drawn_per_bohr_without_their_endless_bins() -> None:
+    """Lengths begin at 0; places have an endless bin at both ends; densities have none."""
+    found = {
+        "lengths": counts("lengths", (0.5, 1.0)),
+        "places": counts("places", (-1.0, 0.0, 2.0)),
+        "density": counts("density", (0.5, 1.0), "bohr^-3", ends=0),
+        "number": Quantity("1", "number", (), (Estimate(2.0, 0.1, 0.5, 9.0, 9, True, ""),)),
+    }
+    figure = draw_observables("h2-0123456789", found, ["number = 2.0(1)"])
+    drawn = {}
+    for axes in figure.axes:
+        for patch in axes.patches:
+            values, edges, _ = cast(StepPatch, patch).get_data()
+            drawn[axes.get_title(loc="left")] = values.tolist(), edges.tolist(), axes.get_ylabel()
+    assert drawn == {
+        "lengths": ([2.0, 2.0], [0.0, 0.5, 1.0], "bohr⁻¹"),
+        "places": ([1.0, 0.5], [-1.0, 0.0, 2.0], "bohr⁻¹"),
+        "density": ([1.0, 1.0], [0.0, 0.5, 1.0], "bohr⁻³"),
+    }
+    assert "number = 2.0(1)" in texts(figure)
+
+
+def test_numbers_alone_have_a_picture_too(tmp_path: Path) -> None:
+    save(draw_observables("h2", {}, ["s2 = 0.000(1)"]), tmp_path / "s2.png")

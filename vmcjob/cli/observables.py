@@ -8,6 +8,7 @@ from vmcjob.cli.screen import put, put_table, say
 from vmcjob.cli.text import Cell, format_energy
 
 if TYPE_CHECKING:
+    from vmcjob.observables import Quantity
     from vmcjob.observed import Observation
     from vmcjob.stats import Estimate
     from vmcjob.status import Row
@@ -60,3 +61,18 @@ def show_observations(measured: "Sequence[Observation]") -> None:
     if large := [one for one in measured if one not in small]:
         names = ", ".join(dict.fromkeys(one.name for one in large))
         say(f"too large for a table, in --json: {names}", "dim")
+
+
+def say_numbers(quantities: "Mapping[str, Quantity]") -> list[str]:
+    """A line for each number and each element of a small array, for a picture."""
+    from vmcjob.observed import MAX_SHOWN, Observation
+
+    found = (Observation("", name, one) for name, one in quantities.items())
+    return [
+        f"{name} = {format_energy(number.mean, number.error)} {one.quantity.units}".removesuffix(
+            " 1"
+        )
+        for one in found
+        if len(one.quantity.estimates) <= MAX_SHOWN
+        for name, number in one.elements()
+    ]

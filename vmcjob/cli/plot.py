@@ -1,6 +1,7 @@
 """Pictures of runs and of curves: plot."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -10,7 +11,7 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.curve import plot_curve
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import say
-from vmcjob.cli.text import count
+from vmcjob.cli.text import count, format_point
 from vmcjob.errors import IncompleteError, NotFoundError, StoreError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
@@ -51,8 +52,8 @@ def plot(
 ) -> None:
     """Draw how runs converged, or the curve of a sweep.
 
-    A picture for each run: its training, and how sure the energy of its evaluation is. Ends with
-    exit code 3 when a run could not be drawn.
+    A picture for each run: its training, and how sure the energy of its evaluation is; another
+    one of what it has measured beside. Ends with exit code 3 when a run could not be drawn.
     """
     if compare and curve:
         raise UsageError("--compare and --curve are two pictures; choose one")
@@ -72,20 +73,29 @@ def plot(
 
 def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Format) -> None:
     """A picture for each run; those that cannot be read are told at the end."""
-    from vmcjob.plot import draw_overview, save
-
     if len(chosen) > 1 and output is not None and output.suffix:
         raise UsageError(f"{output}: one file for {len(chosen)} runs; name a folder, or --compare")
     targets = [_target(output, run.path.name, image_format, chosen) for run in chosen]
     errors: list[VmcJobError] = []
     for run, path in zip(chosen, targets, strict=True):
         try:
-            save(draw_overview(read_series(run)), path)
+            _plot_one(run, path)
         except VmcJobError as error:
             errors.append(error)
-        else:
-            say(f"wrote {path}", "dim")
     _raise_all(errors, len(chosen))
+
+
+def _plot_one(run: "RunDir", path: Path) -> None:
+    from vmcjob.cli.observables import say_numbers
+    from vmcjob.observed import quantities
+    from vmcjob.plot import draw_observables, draw_overview, save
+
+    save(draw_overview(read_series(run)), path)
+    say(f"wrote {path}", "dim")
+    if found := quantities(run.store_path):
+        beside = path.with_stem(f"{path.stem}-observables")
+        save(draw_observables(run.path.name, found, say_numbers(found)), beside)
+        say(f"wrote {beside}", "dim")
 
 
 def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
@@ -99,13 +109,25 @@ def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
     errors: list[VmcJobError] = []
     for run in chosen:
         try:
-            found.append(read_series(run))
+            found.append(replace(read_series(run), label=_describe(run, chosen)))
         except VmcJobError as error:
             errors.append(error)
     if found:
         save(draw_comparison(found), path)
         say(f"wrote {path}", "dim")
     _raise_all(errors, len(chosen))
+
+
+def _describe(run: "RunDir", chosen: "Sequence[RunDir]") -> str:
+    """Name, point and seed, and the run id where that is not enough to tell it from others."""
+    words = _words(run)
+    is_unique = sum(_words(other) == words for other in chosen) == 1
+    return words if is_unique else f"{words} {run.path.name}"
+
+
+def _words(run: "RunDir") -> str:
+    record = run.read_record()
+    return " ".join(filter(None, (record.name, format_point(record.point), f"seed {record.seed}")))
 
 
 def read_series(run: "RunDir") -> "RunSeries":

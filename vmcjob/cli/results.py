@@ -41,7 +41,7 @@ def _training(row: "Row") -> str:
     if slope is None or error is None:
         return ""
     if abs(slope) <= TOLD * error:
-        return f"level within {1e3 * TOLD * error:.2g} mHa per 1000 steps"
+        return f"level within {float(f'{1e3 * TOLD * error:.2g}'):g} mHa per 1000 steps"
     words = "still falling" if slope < 0.0 else "rising"
     return f"{words} by {format_energy(1e3 * abs(slope), 1e3 * error)} mHa per 1000 steps"
 

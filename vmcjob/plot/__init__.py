@@ -1,10 +1,11 @@
-"""Pictures of runs: how they converged, how sure their energies are, curves along a sweep.
+"""Pictures of runs: how they converged, how sure they are, observables, curves along a sweep.
 
 Data comes as `RunSeries`, read from stores by `read`; every figure is a function of it. Needs
 matplotlib, and no display.
 """
 
 from vmcjob.plot.curve import CurvePoint, draw_curve, draw_curves
+from vmcjob.plot.observables import draw_observables
 from vmcjob.plot.overview import draw_comparison, draw_overview
 from vmcjob.plot.series import RunSeries, read
 from vmcjob.plot.style import FORMATS, save, to_svg
@@ -16,6 +17,7 @@ __all__ = [
     "draw_comparison",
     "draw_curve",
     "draw_curves",
+    "draw_observables",
     "draw_overview",
     "read",
     "save",

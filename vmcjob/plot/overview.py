@@ -16,13 +16,23 @@ from vmcjob.plot.panels import (
     draw_variance,
     log_smoothed,
     smoothed,
-    thinned,
 )
 from vmcjob.plot.series import RunSeries
-from vmcjob.plot.style import COLUMN, PAGE, line, new_figure, our_style, say_empty, use_log_axis
+from vmcjob.plot.style import (
+    COLUMN,
+    PAGE,
+    draw_series,
+    line,
+    new_figure,
+    our_style,
+    say_empty,
+    use_log_axis,
+)
 
 MAX_LEGEND = 14
-"""Names of lines that find room beside a picture."""
+"""Names of lines that find room below a picture."""
+MAX_HALF = 22
+"""Letters of a name of which two find room side by side."""
 
 
 def draw_overview(run: RunSeries) -> Figure:
@@ -59,16 +69,17 @@ def draw_evaluation(axes: Axes, run: RunSeries) -> None:
         say_empty(axes, "no evaluation yet")
         return
     steps = run.evaluate["step"]
-    axes.plot(*thinned(steps, energies), color=line(4)["color"], linewidth=0.5)
-    axes.plot(*thinned(steps, smoothed(energies)), **line(0))
+    draw_series(axes, steps, energies, color=line(4)["color"], linewidth=0.5)
+    draw_series(axes, steps, smoothed(energies), **line(0))
     axes.margins(x=0.02)
 
 
 def draw_comparison(runs: Sequence[RunSeries]) -> Figure:
     """The training of several runs: distance to the reference or energy, and variance."""
     with our_style():
-        n_legend = min(len(runs), MAX_LEGEND)
-        figure = new_figure(COLUMN, 3.9 + 0.13 * n_legend)
+        names = [run.label for run in runs[:MAX_LEGEND]]
+        n_columns = 2 if max(map(len, names), default=0) <= MAX_HALF else 1
+        figure = new_figure(COLUMN, 3.9 + 0.13 * -(-len(names) // n_columns))
         top, bottom = figure.subplots(2, 1, sharex=True)
         with_reference = all(run.reference is not None for run in runs)
         trained = [run for run in runs if np.isfinite(run.train["energy"]).any()]
@@ -80,9 +91,10 @@ def draw_comparison(runs: Sequence[RunSeries]) -> Figure:
             steps, energies = run.train["step"], smoothed(run.train["energy"])
             if with_reference and run.reference is not None:
                 energies = 1e3 * np.abs(energies - run.reference)
+            look = line(number) | ({"linewidth": 0.5} if len(runs) > MAX_LEGEND else {})
             label = run.label if number < MAX_LEGEND else None
-            top.plot(*thinned(steps, energies), label=label, **line(number))
-            bottom.plot(*thinned(steps, log_smoothed(run.train["variance"])), **line(number))
+            draw_series(top, steps, energies, label=label, **look)
+            draw_series(bottom, steps, log_smoothed(run.train["variance"]), **look)
         top.set_ylabel("|E − reference| (mHa)" if with_reference else "energy (hartree)")
         if with_reference:
             use_log_axis(top)
@@ -90,6 +102,6 @@ def draw_comparison(runs: Sequence[RunSeries]) -> Figure:
         bottom.set_ylabel("variance (hartree²)")
         bottom.set_xlabel("training step")
         title = None if len(runs) <= MAX_LEGEND else f"{MAX_LEGEND} of {len(runs)} runs by name"
-        figure.legend(loc="outside lower center", ncols=1, title=title)
+        figure.legend(loc="outside lower center", ncols=n_columns, title=title)
         figure.align_ylabels([top, bottom])
     return figure

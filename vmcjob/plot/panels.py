@@ -1,7 +1,5 @@
 """The panels that pictures of a run are made of; each says what there is not."""
 
-from itertools import pairwise
-
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
@@ -10,7 +8,7 @@ from vmcjob.plot.series import RunSeries
 from vmcjob.plot.style import (
     COLOURS,
     GREY,
-    MAX_POINTS,
+    draw_series,
     line,
     place_legend,
     say_empty,
@@ -24,6 +22,8 @@ WINDOWS = 50
 """Smoothing takes the mean over one part of so many of a series."""
 SHOWN = (0.01, 0.995)
 """Quantiles of the energies that an axis shows: a few wild steps do not flatten all others."""
+MIN_SPREAD = 0.01
+"""In hartree, of energies that are all the same."""
 BLOCKS = 24
 """Of a training, whose means are compared with the reference."""
 MIN_BLOCK = 2
@@ -54,18 +54,6 @@ def log_smoothed(values: Series) -> Series:
     return np.exp(smoothed(np.where(np.isfinite(logarithm), logarithm, np.nan)))
 
 
-def thinned(steps: Series, values: Series) -> tuple[Series, Series]:
-    """A line of at most MAX_POINTS points: of each stretch its lowest and its highest one."""
-    if values.size <= MAX_POINTS:
-        return steps, values
-    edges = np.linspace(0, values.size, MAX_POINTS // 2 + 1).astype(int)
-    kept = []
-    for first, last in pairwise(edges):
-        part = np.where(np.isfinite(values[first:last]), values[first:last], values[first])
-        kept += sorted({first + int(np.argmin(part)), first + int(np.argmax(part))})
-    return steps[kept], values[kept]
-
-
 def draw_energies(axes: Axes, run: RunSeries) -> None:
     """Training energies, their smoothed line, and the levels to compare with."""
     energies = run.train["energy"]
@@ -75,16 +63,17 @@ def draw_energies(axes: Axes, run: RunSeries) -> None:
         say_empty(axes, "no training yet")
         return
     steps = run.train["step"]
-    axes.plot(*thinned(steps, energies), color=COLOURS[4], linewidth=0.5, label="steps")
-    axes.plot(*thinned(steps, smoothed(energies)), **line(0), label="smoothed")
+    draw_series(axes, steps, energies, color=COLOURS[4], linewidth=0.5, label="steps")
+    draw_series(axes, steps, smoothed(energies), **line(0), label="smoothed")
     low, high = np.quantile(good, SHOWN)
+    spread = high - low or MIN_SPREAD
     levels = {"Hartree–Fock": run.hartree_fock, "reference": run.reference}
     for (name, level), colour in zip(levels.items(), (COLOURS[1], GREY), strict=True):
         if level is not None:
             axes.axhline(level, color=colour, linestyle="--", linewidth=0.8, label=name)
-            is_near = low - 3.0 * (high - low) < level < high + 3.0 * (high - low)
+            is_near = low - 3.0 * spread < level < high + 3.0 * spread
             low, high = (min(low, level), max(high, level)) if is_near else (low, high)
-    room = 0.08 * (high - low) or 1e-6
+    room = 0.08 * (high - low) or MIN_SPREAD
     axes.set_ylim(low - room, high + room)
     axes.margins(x=0.02)
     place_legend(axes)
@@ -95,13 +84,13 @@ def draw_distance(axes: Axes, run: RunSeries) -> None:
     axes.set_ylabel("|E − ref.| (mHa)")
     energies = run.train["energy"]
     if run.reference is None:
-        say_empty(axes, "no reference energy: system.reference in the spec")
+        say_empty(axes, "no reference energy\n(system.reference in the spec)")
     elif not np.isfinite(energies).any():
         say_empty(axes, "no training yet")
     else:
         _draw_block_means(axes, run.train["step"], 1e3 * (energies - run.reference))
-        use_log_axis(axes)
         axes.axhline(CHEMICAL_ACCURACY, color=GREY, linestyle=":", label="1 kcal/mol")
+        use_log_axis(axes)
         place_legend(axes)
 
 
@@ -140,8 +129,8 @@ def draw_variance(axes: Axes, run: RunSeries) -> None:
     if not (np.isfinite(variance) & (variance > 0.0)).any():
         say_empty(axes, "no training yet" if not variance.size else "no variance above 0")
         return
-    axes.plot(*thinned(run.train["step"], variance), color=COLOURS[4], linewidth=0.5)
-    axes.plot(*thinned(run.train["step"], log_smoothed(variance)), **line(0))
+    draw_series(axes, run.train["step"], variance, color=COLOURS[4], linewidth=0.5)
+    draw_series(axes, run.train["step"], log_smoothed(variance), **line(0))
     use_log_axis(axes)
 
 
@@ -152,12 +141,12 @@ def draw_acceptance(axes: Axes, run: RunSeries) -> None:
         say_empty(axes, "no training yet")
         return
     steps = run.train["step"]
-    axes.plot(*thinned(steps, smoothed(run.train["acceptance"])), **line(0))
+    draw_series(axes, steps, smoothed(run.train["acceptance"]), **line(0))
     axes.set_ylim(0.0, 1.0)
     axes.yaxis.label.set_color(COLOURS[0])
     other = axes.twinx()
     other.spines["right"].set_visible(True)
-    other.plot(*thinned(steps, smoothed(run.train["width"])), **line(1))
+    draw_series(other, steps, smoothed(run.train["width"]), **line(1))
     other.set_ylabel("width (bohr)", color=COLOURS[1])
     other.set_ylim(0.0, 1.4 * float(np.nanmax(run.train["width"])) or 1.0)
 
@@ -191,7 +180,7 @@ def draw_blocking(axes: Axes, run: RunSeries) -> None:
         lengths, 1e3 * errors, yerr=1e3 * uncertainties, fmt="o", markersize=2.5, elinewidth=0.8
     )
     axes.axhline(1e3 * estimate(good).error, color=COLOURS[1], label="as quoted")
-    axes.set_xscale("log")
+    use_log_axis(axes, "x")
     axes.set_ylim(bottom=0.0)
     place_legend(axes)
 
