@@ -90,3 +90,14 @@ def test_a_run_that_has_measured_has_two_pictures(measured: Shell) -> None:
     drawn = (measured.cwd / "h2-observables.svg").read_text()
     assert "electrons by z" in drawn
     assert "v_nn = 0.000000(0) hartree" in drawn
+
+
+@pytest.mark.slow
+def test_a_report_has_them_pooled_and_of_each_run(measured: Shell) -> None:
+    """In a table, and in a picture for each of the two runs."""
+    done = measured.run("report", "-o", "report.html")
+    text = (measured.cwd / "report.html").read_text()
+    assert "<h2>Observables</h2>" in text, done.stderr
+    assert "<td>v_nn</td><td>0.000000(0)</td>" in text
+    assert text.count("electrons by z") == 2
+    assert text.count("<figure>") == 4

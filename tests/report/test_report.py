@@ -11,8 +11,9 @@ import pytest
 from tests.cli.shell import Shell
 from tests.runs import make_run
 from tests.test_golden import CANCELLED, FINISHED, unpack
-from vmcjob.report import Content, Picture, RunFacts, render
+from vmcjob.report import Content, PageTable, Picture, RunFacts, render
 
+EMPTY = PageTable([], [])
 VOID = {"meta", "br", "img", "link", "input", "hr"}
 
 
@@ -99,8 +100,9 @@ def test_what_runs_say_cannot_become_part_of_the_page() -> None:
     """A spec or a path with markup is shown as it is."""
     evil = '<script src="https://example.org/x.js"></script>&"'
     picture = Picture(evil, '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"></svg>')
-    run = RunFacts("h2-1", {evil: evil}, {evil: evil}, picture)
-    text = render(Content(evil, {evil: evil}, [evil], [[evil]], [evil], {evil: evil}, [run]))
+    run = RunFacts("h2-1", {evil: evil}, {evil: evil}, [picture])
+    table = PageTable([evil], [[evil]])
+    text = render(Content(evil, {evil: evil}, table, table, [evil], {evil: evil}, [run]))
     page = assert_self_contained(text)
     assert page.tags >= {"table", "svg", "details"}
     assert "w3.org" not in text
@@ -109,11 +111,20 @@ def test_what_runs_say_cannot_become_part_of_the_page() -> None:
 def test_ids_of_two_pictures_do_not_meet() -> None:
     """Every picture of matplotlib calls its parts alike."""
     svg = '<svg><defs><path id="a"/></defs><use xlink:href="#a"/><g clip-path="url(#a)"/></svg>'
-    runs = [RunFacts(f"h2-{n}", {}, {}, Picture("", svg)) for n in range(2)]
-    text = render(Content("", {}, [], [], [], {}, runs))
+    pictures = [Picture("", svg), Picture("", svg)]
+    runs = [RunFacts("h2-0", {}, {}, pictures), RunFacts("h2-1", {}, {}, pictures[:1])]
+    text = render(Content("", {}, EMPTY, EMPTY, [], {}, runs))
     page = assert_self_contained(text)
-    assert page.references == ["#p0-a", "#p1-a"]
+    assert page.references == ["#p0-a", "#p1-a", "#p2-a"]
     assert "No run has an energy yet" in text
+
+
+def test_columns_that_say_nothing_are_left_out() -> None:
+    table = PageTable(["name", "off by", "energy"], [["h2", "", "-1.17"], ["he", "", ""]])
+    text = render(Content("", {}, table, EMPTY, [], {}, []))
+    assert re.findall(r"<th>([^<]*)</th>", text) == ["name", "energy"]
+    assert re.findall(r"<td>([^<]*)</td>", text) == ["h2", "-1.17", "he", ""]
+    assert "Observables" not in text
 
 
 @pytest.mark.parametrize(

@@ -53,26 +53,30 @@ def show_observations(measured: "Sequence[Observation]") -> None:
         return
     from vmcjob.observed import MAX_SHOWN
 
-    small = [one for one in measured if len(one.quantity.estimates) <= MAX_SHOWN]
-    lines = [ObservationLine(one, *element) for one in small for element in one.elements()]
-    if lines:
+    if lines := lines_of(measured):
         put("")
         put_table(*make_table(COLUMNS, lines))
-    if large := [one for one in measured if one not in small]:
+    if large := [one for one in measured if len(one.quantity.estimates) > MAX_SHOWN]:
         names = ", ".join(dict.fromkeys(one.name for one in large))
         say(f"too large for a table, in --json: {names}", "dim")
 
 
-def say_numbers(quantities: "Mapping[str, Quantity]") -> list[str]:
-    """A line for each number and each element of a small array, for a picture."""
-    from vmcjob.observed import MAX_SHOWN, Observation
+def lines_of(measured: "Sequence[Observation]") -> list[ObservationLine]:
+    """A line for each number and each element of a small array."""
+    from vmcjob.observed import MAX_SHOWN
 
-    found = (Observation("", name, one) for name, one in quantities.items())
-    return [
-        f"{name} = {format_energy(number.mean, number.error)} {one.quantity.units}".removesuffix(
-            " 1"
-        )
-        for one in found
-        if len(one.quantity.estimates) <= MAX_SHOWN
-        for name, number in one.elements()
-    ]
+    small = [one for one in measured if len(one.quantity.estimates) <= MAX_SHOWN]
+    return [ObservationLine(one, *element) for one in small for element in one.elements()]
+
+
+def say_numbers(quantities: "Mapping[str, Quantity]") -> list[str]:
+    """The same of one run, for a picture."""
+    from vmcjob.observed import Observation
+
+    lines = lines_of([Observation("", name, one) for name, one in quantities.items()])
+    words = (
+        f"{line.name} = {format_energy(line.estimate.mean, line.estimate.error)}"
+        f" {line.observation.quantity.units}"
+        for line in lines
+    )
+    return [text.removesuffix(" 1") for text in words]

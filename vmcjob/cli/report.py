@@ -1,7 +1,8 @@
 """One page about some runs: report."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,17 +13,18 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import make_table
 from vmcjob.cli.energies import Energies, make_energies
 from vmcjob.cli.explain import explanation_text
+from vmcjob.cli.observables import COLUMNS, lines_of, read_observations, say_numbers
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.plot import read_series
 from vmcjob.cli.results import table_columns
 from vmcjob.cli.screen import say
 from vmcjob.cli.show import provenance_facts, run_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
-from vmcjob.cli.text import format_time
+from vmcjob.cli.text import Cell, Column, format_time
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
-    from vmcjob.report import Content, Picture, RunFacts
+    from vmcjob.report import Content, PageTable, Picture, RunFacts
     from vmcjob.rundir import RunDir
     from vmcjob.status import Row
 
@@ -61,7 +63,7 @@ def _content(energies: Energies) -> "Content":
     from vmcjob.report import Content
 
     table, runs = energies.table, energies.runs
-    columns, cells = make_table(table_columns("hartree"), table.rows)
+    measured = lines_of(read_observations(table, runs))
     left_out = (*table.excluded, *table.contained)
     explanations = {
         row.name: explanation_text(
@@ -77,11 +79,19 @@ def _content(energies: Energies) -> "Content":
             "runs": str(len(runs)),
             "energies": "hartree, one standard error in units of the last digit",
         },
-        head=[column.title for column in columns],
-        rows=[[cell.text for cell in line] for line in cells],
+        energies=_page_table(*make_table(table_columns("hartree"), table.rows)),
+        observables=_page_table(*make_table(COLUMNS, measured)),
         notes=[f"left out: {run_id}: {reason}" for run_id, reason in left_out],
         explanations=explanations,
         runs=[_run(row) for row in runs.values()],
+    )
+
+
+def _page_table(columns: "Sequence[Column]", cells: "Sequence[Sequence[Cell]]") -> "PageTable":
+    from vmcjob.report import PageTable
+
+    return PageTable(
+        [column.title for column in columns], [[cell.text for cell in line] for line in cells]
     )
 
 
@@ -96,19 +106,22 @@ def _run(row: "Row") -> "RunFacts":
         texts = {run.spec_path.name: run.read_spec_text()}
     except VmcJobError as error:
         texts = {run.spec_path.name: str(error)}
-    return RunFacts(row.run_id, facts, texts, _picture(run))
+    return RunFacts(row.run_id, facts, texts, list(_pictures(run)))
 
 
-def _picture(run: "RunDir") -> "Picture | None":
-    from vmcjob.plot import draw_overview, to_svg
+def _pictures(run: "RunDir") -> "Iterator[Picture]":
+    """Those that `plot` makes, as far as they can be drawn; the table says why if not."""
+    from vmcjob.observed import quantities
+    from vmcjob.plot import draw_observables, draw_overview, to_svg
     from vmcjob.report import Picture
 
-    try:
+    with suppress(VmcJobError):
         series = read_series(run)
-    except VmcJobError:
-        return None
-    caption = "Training on the left; evaluation, and how sure its energy is, on the right."
-    return Picture(caption, to_svg(draw_overview(series)))
+        caption = "Training on the left; evaluation, and how sure its energy is, on the right."
+        yield Picture(caption, to_svg(draw_overview(series)))
+        if found := quantities(run.store_path):
+            drawn = draw_observables(run.path.name, found, say_numbers(found))
+            yield Picture("What was measured beside the energy.", to_svg(drawn))
 
 
 def _require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:

@@ -13,23 +13,31 @@ class Picture:
 
 
 @dataclass(frozen=True)
+class PageTable:
+    """Titles of columns, and a line of texts for each row."""
+
+    head: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """One run: in words, and as texts that are shown as they are."""
 
     run_id: str
     facts: Mapping[str, str]
     texts: Mapping[str, str]  # spec, explanation and the like, by title
-    picture: Picture | None = None
+    pictures: Sequence[Picture] = ()
 
 
 @dataclass(frozen=True)
 class Content:
-    """A page: a table with its notes, how each row came about, and the runs."""
+    """A page: tables, what is in none of them, how each row came about, and the runs."""
 
     title: str
     facts: Mapping[str, str]  # about the page itself
-    head: Sequence[str]
-    rows: Sequence[Sequence[str]]
-    notes: Sequence[str]  # what is not in the table, and why
+    energies: PageTable
+    observables: PageTable
+    notes: Sequence[str]  # what is not in the tables, and why
     explanations: Mapping[str, str]  # by row
     runs: Sequence[RunFacts]

@@ -1,10 +1,11 @@
 """A page as HTML: one file, no script, no address of anything elsewhere."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from html import escape
+from itertools import compress, count
 
-from vmcjob.report.content import Content, Picture, RunFacts
+from vmcjob.report.content import Content, PageTable, Picture, RunFacts
 
 # Dark where the reader's screen is; on paper light, without what only a screen can unfold.
 STYLE = """
@@ -22,7 +23,7 @@ body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: var(--ink);
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left;
-  vertical-align: top } thead th { color: var(--faint); font-weight: 600 }
+  vertical-align: top; white-space: nowrap } thead th { color: var(--faint); font-weight: 600 }
 .wide { overflow-x: auto } dl { display: grid; grid-template-columns: max-content 1fr;
   gap: .1rem 1rem } dt { color: var(--faint) } dd { margin: 0; overflow-wrap: anywhere }
 pre { background: var(--ground); border: 1px solid var(--line); padding: .7rem; overflow-x: auto;
@@ -50,29 +51,35 @@ def _lines(content: Content) -> Iterator[str]:
     yield f"<title>{title}</title><style>{STYLE}</style></head><body>"
     yield f"<h1>{title}</h1>{_facts(content.facts)}"
     yield "<h2>Energies</h2>"
-    yield _table(content.head, content.rows) if content.rows else "<p>No run has an energy yet.</p>"
+    yield _table(content.energies) if content.energies.rows else "<p>No run has an energy yet.</p>"
     if content.notes:
         yield "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in content.notes) + "</ul>"
+    if content.observables.rows:
+        yield f"<h2>Observables</h2>{_table(content.observables)}"
     if content.explanations:
         yield "<h2>How the numbers came about</h2>"
         yield from (_folded(name, text) for name, text in content.explanations.items())
-    for number, run in enumerate(content.runs):
-        yield from _run(number, run)
+    numbers = count()
+    for run in content.runs:
+        yield from _run(run, numbers)
     yield "</body></html>\n"
 
 
-def _run(number: int, run: RunFacts) -> Iterator[str]:
+def _run(run: RunFacts, numbers: Iterator[int]) -> Iterator[str]:
     yield f'<section id="{escape(run.run_id)}"><h2>{escape(run.run_id)}</h2>{_facts(run.facts)}'
-    if run.picture is not None:
-        yield _figure(number, run.picture)
+    for picture in run.pictures:
+        yield _figure(next(numbers), picture)
     yield from (_folded(title, text) for title, text in run.texts.items())
     yield "</section>"
 
 
-def _table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+def _table(table: PageTable) -> str:
+    """Columns in which no row has anything are left out."""
+    used = [any(cells) for cells in zip(*table.rows, strict=True)]
+    titles = "".join(f"<th>{escape(title)}</th>" for title in compress(table.head, used))
     lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows
+        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in compress(row, used)) + "</tr>"
+        for row in table.rows
     )
     return (
         f'<div class="wide"><table><thead><tr>{titles}</tr></thead>'
