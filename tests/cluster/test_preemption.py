@@ -11,6 +11,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cluster.cluster import TESTBED, Room, is_computing, n_starts
+from vmcjob.rundir import RunDir
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -50,16 +51,22 @@ def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room
 
 
 def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
-    names = PARTITIONS.items()
-    rooms = {how: submit(room, how, "-p", name, evaluate=8_000) for how, name in names}
-    held = [pause(own) for own in rooms.values()]  # or the first would be through by then
-    for how in ("for good", "by itself"):
-        (job_id,) = room.cluster.job_ids(rooms[how].cwd)
-        room.cluster.call("scontrol", "update", f"JobId={job_id}", "Requeue=0")
+    rooms = {}
+    for how, name in PARTITIONS.items():
+        # What is submitted again by its own job would be held once more.
+        held = () if how == "by itself" else ("--extra", "hold")
+        rooms[how] = submit(room, how, *held, "-p", name, evaluate=8_000)
+    for how, own in rooms.items():
+        (job_id,) = room.cluster.job_ids(own.cwd)
+        if how in ("for good", "by itself"):
+            room.cluster.call("scontrol", "update", f"JobId={job_id}", "Requeue=0")
+        if how != "by itself":
+            room.cluster.call("scontrol", "release", job_id)
+    workers = pause(*rooms.values())  # or the first would be through by then
     # Of this one nobody listens yet; the half minute that it is given is not its wall time.
     early = submit(room, "early", "-p", "scavenge-end", evaluate=40)
     early.wait_for(RUNNING=1)
-    for worker in held:
+    for worker in workers:
         os.kill(worker, signal.SIGCONT)
     job_id = come_first(room)
     room.wait_until(lambda: is_over(room, job_id), "what came first has been done")
@@ -87,7 +94,7 @@ def is_over(room: Room, job_id: str) -> bool:
 def test_a_controller_that_is_killed_in_the_grace_time(room, preemption):
     """It has forgotten that it preempts the job, which comes back all the same."""
     own = submit(room, "grace", "-p", "scavenge")
-    worker = pause(own)  # or it would have stopped while there is somebody to ask
+    (worker,) = pause(own)  # or it would have stopped while there is somebody to ask
     job_id = come_first(room)
     room.wait_until(lambda: was_told(own), "it is told to stop")
     run = own.only_run()
@@ -116,7 +123,7 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
     other = submit(room, "other")
     room.wait_until(lambda: is_computing(other.only_run()), "all is compiled")
     short, warned = submit(room, "short", "-t", "00:01:00"), submit(room, "warned")
-    held = [pause(own) for own in (short, warned)]  # or a fast machine would be through
+    held = pause(short, warned)  # or a fast machine would be through
     (job_id,) = room.cluster.job_ids(warned.cwd)
     room.cluster.call("scancel", "--signal=URG", job_id)
     room.wait_until(lambda: was_told(warned), "it is warned")
@@ -134,15 +141,20 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
         assert n_starts(own.only_run()) == starts
 
 
-def pause(room: Room) -> int:
-    """Stop a room's worker in the middle; its pid."""
-    run = room.only_run()
-    room.wait_until(lambda: is_computing(run), "it computes")
-    submission = run.read_submission()
-    assert submission is not None
-    assert submission.worker_pid is not None
-    os.kill(submission.worker_pid, signal.SIGSTOP)
-    return submission.worker_pid
+def pause(*rooms: Room) -> list[int]:
+    """Stop the worker of each room as soon as it computes; their pids."""
+    held: dict[RunDir, int] = {}
+
+    def are_held() -> bool:
+        for run in (own.only_run() for own in rooms):
+            submission = run.read_submission()
+            if run not in held and is_computing(run) and submission and submission.worker_pid:
+                os.kill(submission.worker_pid, signal.SIGSTOP)
+                held[run] = submission.worker_pid
+        return len(held) == len(rooms)
+
+    rooms[0].wait_until(are_held, "all of them compute")
+    return [held[own.only_run()] for own in rooms]
 
 
 def is_supervised(room: Room) -> bool:
