@@ -3,20 +3,24 @@
     export JAX_COMPILATION_CACHE_DIR=cache JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0
     python -m tests.benchmarks.trust runs/trust --seeds 20
     python -m tests.benchmarks.trust runs/trust --seeds 20 --share 0/2    # and 1/2 beside it
+    python -m tests.benchmarks.trust --table    # run nothing; what is known so far
 
 Every ansatz, number of walkers, of moves between updates and of training steps, with every seed, at
 1.0 bohr, where updates that go too far were seen; and LiH with 512 walkers. All other keys are at
-their defaults. Runs that are there already are read, not repeated, so that the command can be
-stopped and given again. A calculation is listed with its worst run: how far the evaluated energy
-lies above the last tenth of its training, in mHa, whether that is more than three errors and 5 mHa,
-how many runs lie above Hartree-Fock, how many ended badly, and how many that did any of this are
-called converged all the same.
+their defaults. What a run has come to is kept in trust.jsonl beside this file, with the commit that
+ran it, and such a run is not repeated: the command can be stopped and given again, elsewhere too. A
+calculation is listed with its worst run: how far the evaluated energy lies above the last tenth of
+its training, in mHa, whether that is more than three errors and 5 mHa, how many runs lie above
+Hartree-Fock, how many ended badly, and how many that did any of this are called converged all the
+same.
 """
 
 import argparse
 import itertools
+import json
+import subprocess
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import numpy as np
@@ -30,6 +34,7 @@ from vmcjob.spec import parse_spec
 from vmcjob.stats import estimate
 from vmcjob.verdict import CERTAIN
 
+KNOWN = Path(__file__).with_suffix(".jsonl")
 MAX_RISE = 5e-3  # hartree
 ANSATZE = {
     "slater-jastrow": "",
@@ -96,21 +101,22 @@ def matrix() -> Iterator[Calculation]:
             yield Calculation("lih", ansatz, 512, 10, steps)
 
 
-def directory_of(root: Path, text: str) -> RunDir:
-    """Where the run of a spec is, or will be."""
+def run_id_of(text: str) -> str:
+    """A name for everything that decides the numbers of the run of a spec."""
     (task,) = make_plan(parse_spec(text, "trust.toml")).tasks
-    return RunDir(root / task.run_id)
+    return task.run_id
 
 
-def work(root: Path, text: str) -> None:
+def work(root: Path, text: str) -> RunDir:
     """Bring the run of a spec to its end, if it is not there."""
     from vmcjob.run import main
 
-    directory = directory_of(root, text)
+    directory = RunDir(root / run_id_of(text))
     if not directory.path.exists():
         make_run(root, text)
     if directory.read_outcome() is None:
         main(directory.path)
+    return directory
 
 
 def judge(directory: RunDir) -> Finding | None:
@@ -144,30 +150,45 @@ def describe(calculation: Calculation, found: list[Finding | None]) -> str:
     return f"| {' | '.join(map(str, cells))} |"
 
 
+def read_findings() -> dict[str, Finding | None]:
+    """What is known of runs, by id; None of one without an energy."""
+    lines = KNOWN.read_text().splitlines() if KNOWN.exists() else []
+    every = map(json.loads, lines)
+    return {one["run"]: one["found"] and Finding(**one["found"]) for one in every}
+
+
+def keep(run_id: str, found: Finding | None) -> None:
+    """For read_findings(); one line, so that several processes may do so."""
+    commit = subprocess.check_output(["git", "describe", "--always", "--dirty"], text=True).strip()
+    line = {"run": run_id, "commit": commit, "found": found and asdict(found)}
+    with open(KNOWN, "a") as file:
+        file.write(json.dumps(line) + "\n")
+
+
 def main() -> None:
     """Do what is not done yet, and print a row for each calculation."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("root", type=Path)
+    parser.add_argument("root", type=Path, nargs="?", default=Path("runs/trust"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--share", default="0/1", help="which of how many equal parts of the work")
-    parser.add_argument("--table", action="store_true", help="run nothing; what is there so far")
+    parser.add_argument("--table", action="store_true", help="run nothing; what is known so far")
     options = parser.parse_args()
-    options.root.mkdir(parents=True, exist_ok=True)
     part, parts = map(int, options.share.split("/"))
     share = list(matrix())[part::parts]
     for seed in () if options.table else range(options.seeds):  # all of them a little, then more
         for calculation in share:
-            work(options.root, calculation.text(seed))
+            text = calculation.text(seed)
+            if run_id_of(text) not in read_findings():
+                keep(run_id_of(text), judge(work(options.root, text)))
+    known = read_findings()
     print(
         "| system | ansatz | walkers | moves | steps | runs | median rise | worst rise | ruined | "
         "above Hartree-Fock | without energy | ruined, converged |"
     )
     print("|" + " --- |" * 12)
     for calculation in share:
-        texts = map(calculation.text, range(options.seeds))
-        directories = [directory_of(options.root, text) for text in texts]
-        ended = [one for one in directories if one.path.exists() and one.read_outcome()]
-        print(describe(calculation, [judge(one) for one in ended]), flush=True)
+        ids = [run_id_of(calculation.text(seed)) for seed in range(options.seeds)]
+        print(describe(calculation, [known[one] for one in ids if one in known]), flush=True)
 
 
 if __name__ == "__main__":

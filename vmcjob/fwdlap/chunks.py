@@ -1,9 +1,10 @@
 """Walkers by the chunk: as many at a time as keep their Jacobians in a byte budget."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.extend.core as jex
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
@@ -30,10 +31,11 @@ def over_walkers(
     """
 
     def batch(walkers: Shaped[Array, "walker ..."], *others: Shaped[Array, "walker ..."]) -> Any:
-        n = max(1, chunk_size(fun, walkers, *others, budget_bytes=budget_bytes) // chunk_divisor)
+        traced = _trace(fun, walkers, *others)
+        n = max(1, _fitting(traced.jaxpr, len(walkers), budget_bytes) // chunk_divisor)
         if n >= len(walkers):
-            return jax.vmap(fun)(walkers, *others)
-        return jax.lax.map(lambda one: fun(*one), (walkers, *others), batch_size=n)
+            return jax.vmap(traced)(walkers, *others)
+        return jax.lax.map(lambda one: traced(*one), (walkers, *others), batch_size=n)
 
     return batch
 
@@ -42,7 +44,12 @@ def chunk_size(
     fun: Callable[..., Any], walkers: Any, *others: Any, budget_bytes: int | None = None
 ) -> int:
     """How many walkers at a time fit the budget, at least one and at most all."""
-    n, jaxpr = int(jnp.shape(walkers)[0]), _of_one(fun, walkers, *others)
+    n = int(jnp.shape(walkers)[0])
+    return _fitting(_trace(fun, walkers, *others).jaxpr, n, budget_bytes)
+
+
+def _fitting(jaxpr: Any, n: int, budget_bytes: int | None) -> int:
+    """How many of n walkers at a time fit the budget, each with the arrays of a jaxpr."""
     peak = max(peak_of(jaxpr), 1)
     if budget_bytes is None and jax.default_backend() == "cpu":
         weights = sum(map(_bytes, jaxpr.constvars))
@@ -59,13 +66,30 @@ def chunk_size(
 
 def peak_bytes(fun: Callable[..., Any], walkers: Any) -> int:
     """The most bytes alive at once between the equations of `fun` for one of the walkers."""
-    return peak_of(_of_one(fun, walkers))
+    return peak_of(_trace(fun, walkers).jaxpr)
 
 
-def _of_one(fun: Callable[..., Any], *batches: Any) -> Any:
-    """The jaxpr of `fun` of one of the walkers."""
+class _Traced(NamedTuple):
+    """A function of one walker, traced: it can be looked at and called, and is not traced again."""
+
+    closed: jex.ClosedJaxpr
+    structure: Any  # of what it returns
+
+    @property
+    def jaxpr(self) -> Any:
+        """Its equations."""
+        return open_jaxpr(self.closed)[0]
+
+    def __call__(self, *arrays: Array) -> Any:
+        """What the function returns."""
+        return jax.tree.unflatten(self.structure, jex.jaxpr_as_fun(self.closed)(*arrays))
+
+
+def _trace(fun: Callable[..., Any], *batches: Any) -> _Traced:
+    """`fun` of one of the walkers."""
     one = [jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)) for x in batches]
-    return open_jaxpr(jax.make_jaxpr(fun)(*one))[0]
+    closed, shape = jax.make_jaxpr(fun, return_shape=True)(*one)
+    return _Traced(closed, jax.tree.structure(shape))
 
 
 def peak_of(jaxpr: Any) -> int:
