@@ -1,7 +1,12 @@
 """Fixtures that several rooms share."""
 
-import faulthandler
 import os
+
+# Of tests side by side, each has a thread for linear algebra: threads that wait for one another
+# while others compute keep a processor busy with waiting. Libraries ask when they are loaded.
+os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
+
+import faulthandler
 import signal
 import tempfile
 from collections import Counter

@@ -218,7 +218,7 @@ def mutate(file: Path, rng: random.Random) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cases", [100, pytest.param(500, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("cases", [100, pytest.param(1000, marks=pytest.mark.full_matrix)])
 def test_no_damage_leads_to_a_traceback_or_to_other_energies(path, tmp_path, cases):
     """Whatever happens to a store's files, reading it ends in its own numbers or a `StoreError`.
 

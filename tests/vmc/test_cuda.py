@@ -145,13 +145,21 @@ def test_all_other_phases_need_no_host_and_no_float64(monkeypatch) -> None:
         require_of_a_gpu(program)
 
 
-def test_what_is_not_for_a_gpu_is_seen(float64) -> None:
-    """A program that talks to the host, and one in double precision."""
+def test_double_precision_and_foreign_calls_are_seen(float64) -> None:
+    def step(x: jax.Array, shared: jax.Array) -> jax.Array:
+        return jnp.linalg.eigvalsh(x) + shared
+
+    program, _ = Lowering(step, 2)(jnp.zeros((1, 3, 3)), jnp.ones(()))
+    assert program.has_float64
+    assert program.calls - ON_THE_GPU
+
+
+def test_a_callback_is_not_lowered() -> None:
+    """JAX itself refuses to."""
 
     def step(x: jax.Array, shared: jax.Array) -> jax.Array:
         jax.debug.callback(print, x)
         return x + shared
 
-    program, _ = Lowering(step, 2)(jnp.zeros((1, 3)), jnp.ones(()))
-    assert program.has_float64
-    assert program.calls - ON_THE_GPU
+    with pytest.raises(ValueError, match="platform"):
+        Lowering(step, 2)(jnp.zeros((1, 3)), jnp.ones(()))

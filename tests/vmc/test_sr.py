@@ -247,16 +247,8 @@ def test_a_batch_of_equal_walkers_is_solved_all_the_same() -> None:
     assert np.isfinite(update(make_sr("minsr", damping=1e-6), same).delta).all()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("precision", "tolerance"),
-    [
-        pytest.param(
-            "float32", 1e-5, marks=pytest.mark.full_matrix
-        ),  # in the conformance suite too
-        ("float64", 1e-10),
-    ],
-)
+@pytest.mark.full_matrix  # of all optimizers, the conformance suite asks for as much
+@pytest.mark.parametrize(("precision", "tolerance"), [("float32", 1e-5), ("float64", 1e-10)])
 def test_one_update_is_the_same_on_one_and_on_two_devices(
     precision: str, tolerance: float, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

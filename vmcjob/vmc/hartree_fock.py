@@ -60,7 +60,7 @@ def solve(
     Raises HartreeFockError if the basis does not know an element, leaves its core to a potential,
     or has fewer functions than there are electrons of a spin, or orbitals in use.
     """
-    from pyscf import scf
+    from pyscf import lib, scf
 
     scf.hf.MUTE_CHKFILE = True  # each solver would open a temporary file, and leave it open
     if basis.startswith("def2") and max(system.charges) >= FIRST_WITH_POTENTIAL:
@@ -70,7 +70,9 @@ def solve(
     open_shell = "rohf" if space else "uhf"
     usual = "rhf" if system.n_up == system.n_down else open_shell
     method: Method = usual if wanted in ("stable", "auto") else wanted
-    with warnings.catch_warnings():
+    # Several threads add up in whatever order they end, so that an attempt that begins anew would
+    # have other last bits; and on a busy machine they mostly wait for each other, at full speed.
+    with lib.with_omp_threads(1), warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # pyscf of its own functions
         solver: Solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
         solver.kernel()
