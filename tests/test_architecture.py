@@ -21,7 +21,7 @@ ROOMS: dict[str, set[str]] = {
     "columns": set(),
     "rundir": {"store"} | BASE,
     "protocol": {"rundir"} | BASE,
-    "notification": {"rundir", "protocol", "state"} | BASE,
+    "notification": {"rundir", "protocol", "state", "status"} | BASE,
     "scheduler": {
         "budget",
         "usage",

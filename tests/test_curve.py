@@ -43,6 +43,27 @@ def test_errors_cover_the_truth() -> None:
     assert 54 <= inside <= 90
 
 
+@pytest.mark.parametrize("error", [5e-5, 2e-4, 1e-3])
+@pytest.mark.parametrize("at", [[1.0, 1.2, 1.4, 1.6, 2.0], [1.2, 1.4, 1.6, 1.8]])
+def test_a_few_points_have_errors_that_cover_what_they_leave_open(
+    at: list[float], error: float
+) -> None:
+    """Noise alone would be 10 to 200 cm⁻¹, and a parabola is off by 300, a cubic by 70.
+
+    Of 20 noisy curves most are within two error bars, where by noise alone none would be.
+    """
+    random, inside = np.random.default_rng(5), np.zeros(2)
+    energy = ENERGY[np.isin(DISTANCE, at)]
+    for seed in range(20):
+        noisy = energy + error * random.standard_normal(energy.size)
+        found = fit(at, noisy, np.full(energy.size, error), seed)
+        frequency = found.frequency(REDUCED_MASS)
+        assert found.n_points == len(at)
+        inside[0] += abs(found.minimum.value - MINIMUM) < 2.0 * found.minimum.error
+        inside[1] += abs(frequency.value - FREQUENCY) < 2.0 * frequency.error
+    assert inside.min() >= 12
+
+
 def test_the_fit_passes_through_its_points() -> None:
     """A plot draws it between the first and the last of them."""
     found = fit(DISTANCE, ENERGY, np.full(ENERGY.size, 1e-5))

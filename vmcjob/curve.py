@@ -7,6 +7,7 @@ Near its minimum a curve is a polynomial in z = (R − R₀) / (R + R₀), finit
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -18,6 +19,10 @@ ELECTRON_MASSES_PER_DALTON = 1822.888486  # CODATA 2018
 N_BOOTSTRAP = 400
 MIN_POINTS = 4
 """A parabola has three coefficients; a point more tells whether it fits."""
+ENOUGH_POINTS = 6
+"""For a term or two beyond the parabola, which no well is: so many are fitted where there are."""
+MIN_DEGREE = 3
+"""Where points are enough to tell whether it fits, for the same reason."""
 MAX_DEGREE = 8
 MIN_FOUND = 0.9
 """Part of the bootstrap's replicates that must have a minimum."""
@@ -88,7 +93,9 @@ def fit(
     The degree is the one of least χ² + 2 p with p coefficients (Akaike 1974, for known errors). A
     replicate of the bootstrap is the fitted curve with noise as large as the points' errors, and
     chooses its degree anew, so that the errors of the minimum include that choice; where the best
-    polynomial misses the points by more than their errors, the noise is larger in proportion.
+    polynomial misses the points by more than their errors, the noise is larger in proportion. The
+    first term left out may be missing all the same: by what it would change the minimum, that is
+    in doubt too, and added in quadrature.
 
     Args:
         distance: bohr, in any order, none twice.
@@ -110,14 +117,13 @@ def fit(
         raise NoMinimumError("the curve that fits the points best has no minimum between them")
     e = e * math.sqrt(max(1.0, chi_squared))
     noise = e[:, None] * np.random.default_rng(seed).standard_normal((e.size, N_BOOTSTRAP))
-    fitted = np.polynomial.Polynomial(coefficients)(z)
-    replicates = [_minimum(again, z, centre) for again, _ in _best(z, fitted[:, None] + noise, e)]
+    curves = np.polynomial.Polynomial(coefficients)(z)[:, None] + noise
+    replicates = [_minimum(again, z, centre) for again, _ in _best(z, curves, e)]
     found = [replicate for replicate in replicates if replicate is not None]
     if len(found) < MIN_FOUND * N_BOOTSTRAP:
         raise NoMinimumError("the error bars are too large to tell where the minimum is")
-    # Half the width that holds 68.27 %: a few of a high degree swing far.
-    low, high = np.quantile(found, [0.15865, 0.84135], axis=0)
-    errors = 0.5 * (high - low)
+    left_out = _left_out(z, y, e, centre, coefficients.size - 1)
+    errors = np.hypot(_spread(found), left_out)
     values = [Value(float(a), float(b)) for a, b in zip(minimum, errors, strict=True)]
     return Fit(centre, coefficients, x[0], x[-1], x.size, chi_squared, *values)
 
@@ -136,7 +142,7 @@ def _near_minimum(x: Points, y: Points) -> np.ndarray:
         first -= 1
     while last < x.size - 1 and is_in[last + 1]:
         last += 1
-    while last - first + 1 < MIN_POINTS or first == lowest or last == lowest:
+    while last - first + 1 < min(ENOUGH_POINTS, x.size) or first == lowest or last == lowest:
         take_left = last == x.size - 1 or (first > 0 and y[first - 1] < y[last + 1])
         first, last = (first - 1, last) if take_left else (first, last + 1)
     return np.arange(first, last + 1)
@@ -151,13 +157,36 @@ def _best(
 ) -> list[tuple[np.ndarray, float]]:
     """Of each curve the coefficients of the degree with the least χ² + 2 p, and χ² / (n - p)."""
     fits = []
-    for degree in range(2, min(MAX_DEGREE, z.size - 2) + 1):
-        basis = np.vander(z, degree + 1, increasing=True) / e[:, None]
-        solved, *_ = np.linalg.lstsq(basis, y / e[:, None], rcond=None)
-        chi_squared = ((basis @ solved - y / e[:, None]) ** 2).sum(axis=0)
+    highest = min(MAX_DEGREE, z.size - 2)
+    for degree in range(min(MIN_DEGREE, highest), highest + 1):
+        solved, chi_squared = _polynomials(z, y, e, degree)
         fits.append((chi_squared + 2.0 * (degree + 1), chi_squared / (z.size - degree - 1), solved))
     chosen = np.argmin([score for score, _, _ in fits], axis=0)
     return [(fits[at][2][:, k], float(fits[at][1][k])) for k, at in enumerate(chosen)]
+
+
+def _polynomials(
+    z: Points, y: Float[np.ndarray, "point curve"], e: Points, degree: int
+) -> tuple[Float[np.ndarray, "degree+1 curve"], Float[np.ndarray, " curve"]]:
+    """Of each curve the coefficients of one degree, and χ²."""
+    basis = np.vander(z, degree + 1, increasing=True) / e[:, None]
+    solved, *_ = np.linalg.lstsq(basis, y / e[:, None], rcond=None)
+    return solved, ((basis @ solved - y / e[:, None]) ** 2).sum(axis=0)
+
+
+def _left_out(z: Points, y: Points, e: Points, centre: float, degree: int) -> np.ndarray:
+    """By what the first term beyond a degree changes distance, energy and force constant."""
+    fewer, more = (_polynomials(z, y[:, None], e, n)[0][:, 0] for n in (degree, degree + 1))
+    one, other = _minimum(fewer, z, centre), _minimum(more, z, centre)
+    if one is None or other is None:
+        raise NoMinimumError("the points are too few, for their error bars, to tell where it is")
+    return np.abs(np.subtract(one, other))
+
+
+def _spread(found: Sequence[Any]) -> np.ndarray:
+    """Half the width that holds 68.27 %: a few of a high degree swing far."""
+    low, high = np.quantile(found, [0.15865, 0.84135], axis=0)
+    return 0.5 * (high - low)
 
 
 def _minimum(

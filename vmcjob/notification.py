@@ -31,6 +31,7 @@ from vmcjob.rundir import (
 )
 from vmcjob.rundir.process import host_name
 from vmcjob.state import State
+from vmcjob.status import examine
 
 MAX_S = 20.0  # below the 30 s that SLURM leaves by default between SIGTERM and SIGKILL
 SCHEMA_VERSION = 1
@@ -118,13 +119,18 @@ def describe_run(run: RunDir) -> dict[str, Any]:  # a JSON document
     """Who a run is and how its last attempt ended; RunDirError if it has no record."""
     record, submission, outcome = run.read_record(), run.read_submission(), run.read_outcome()
     is_cancelled = run.read_cancellation() is not None
+    state = final_state(outcome, submission, is_cancelled=is_cancelled)
+    message = outcome.message if outcome else ""
+    if state is State.DEAD:  # it could not say why, but others may know
+        seen = examine(run)
+        state, message = (seen.state if seen.state is State.BLOCKED else state), seen.message
     return {
         "run_id": record.run_id,
         "name": record.name,
         "point": dict(record.point),
         "seed": record.seed,
-        "state": final_state(outcome, submission, is_cancelled=is_cancelled),
-        "message": outcome.message if outcome else "",
+        "state": state,
+        "message": message,
         "run_dir": str(run.path.absolute()),
         "log": str(run.log_path.absolute()),
         "results": str(run.store_path.absolute()),

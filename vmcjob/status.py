@@ -44,6 +44,10 @@ NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
     "vmcjob resume goes on"
 )
+NOBODY_WAITS = (
+    "waits for {}, and nobody waits with it any more: that had stopped meanwhile, or the queue of "
+    "this machine was killed"
+)
 
 
 @dataclass(frozen=True)
@@ -147,6 +151,8 @@ def _find_block(run: RunDir, state: State, seen: Observation, queue: Queue) -> B
     for run_id in submission.waits_for:
         if block := _why_never(run.beside(run_id), queue):
             return block
+    if state is State.DEAD and job is None:
+        return Block(NOBODY_WAITS.format(", ".join(submission.waits_for)))
     if job is not None and job.is_hopeless:
         return Block(
             f"waits for the job of {', '.join(submission.waits_for)}, which did not end well"

@@ -85,7 +85,9 @@ def _sweeps(energies: Energies) -> "dict[str, list[Row]]":
     rows = list(energies.table.rows)
     if not rows:
         raise NotFoundError("none of these runs has an energy yet; `vmcjob aggregate` says why")
-    names = list(dict.fromkeys(row.name.partition(" ")[0] for row in rows))
+    known = {row.name.partition(" ")[0] for row in rows}
+    in_order = dict.fromkeys(run.name for run in energies.runs.values())
+    names = [name for name in in_order if name in known]
     keys = {tuple(row.point) for row in rows}
     if len(names) > MAX_CURVES or len(keys) > 1 or any(len(key) != 1 for key in keys):
         some = ", ".join(
@@ -141,7 +143,8 @@ def _limit(fragments: str, runs: "Sequence[RunDir]") -> "Value":
 
     (reaction,) = read_reactions("--fragments", [fragments])
     names = {name.split()[0] for name in reaction.factors}
-    table = make_energies([run for run in runs if _name_of(run) in names]).table
+    named = [run for run in runs if _name_of(run) in names]
+    table = make_energies(named or runs).table  # all of them, to say which there are
     (found,) = add_up("--fragments", [reaction], table)
     return Value(found["energy"], found["error"])
 

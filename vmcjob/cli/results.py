@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vmcjob.table import Row, Table
 
 
-TOLD = 2.0  # standard errors beyond which a training is told to fall
+MAX_LEVEL = 1e-2  # hartree per 1000 steps: what is only known to change by less may well fall
 
 
 def _verdict(row: "Row") -> Cell:
@@ -36,12 +36,15 @@ def _verdict(row: "Row") -> Cell:
 
 
 def _training(row: "Row") -> str:
-    """Whether its last fifth went on downhill: what is level within twice the error may not."""
+    """Whether its last fifth surely went on downhill, or how little it did."""
+    from vmcjob.verdict import CERTAIN
+
     slope, error = row.training_slope, row.training_slope_error
     if slope is None or error is None:
         return ""
-    if abs(slope) <= TOLD * error:
-        return f"level within {float(f'{1e3 * TOLD * error:.2g}'):g} mHa per 1000 steps"
+    if abs(slope) <= CERTAIN * error:
+        words = "level within" if CERTAIN * error <= MAX_LEVEL else "cannot be told within"
+        return f"{words} {float(f'{1e3 * CERTAIN * error:.2g}'):g} mHa per 1000 steps"
     words = "still falling" if slope < 0.0 else "rising"
     return f"{words} by {format_energy(1e3 * abs(slope), 1e3 * error)} mHa per 1000 steps"
 

@@ -16,6 +16,7 @@ from vmcjob.plot.panels import (
     draw_variance,
     log_smoothed,
     smoothed,
+    window_of,
 )
 from vmcjob.plot.series import RunSeries
 from vmcjob.plot.style import (
@@ -87,20 +88,22 @@ def draw_comparison(runs: Sequence[RunSeries]) -> Figure:
             say_empty(top, "no training yet")
             say_empty(bottom, "no training yet")
             return figure
+        width = min(window_of(run.train["energy"]) for run in trained)  # one for all
         for number, run in enumerate(trained):
-            steps, energies = run.train["step"], smoothed(run.train["energy"])
+            steps, energies = run.train["step"], smoothed(run.train["energy"], width)
             if with_reference and run.reference is not None:
                 energies = 1e3 * np.abs(energies - run.reference)
             look = line(number) | ({"linewidth": 0.5} if len(runs) > MAX_LEGEND else {})
             label = run.label if number < MAX_LEGEND else None
             draw_series(top, steps, energies, label=label, **look)
-            draw_series(bottom, steps, log_smoothed(run.train["variance"]), **look)
+            draw_series(bottom, steps, log_smoothed(run.train["variance"], width), **look)
         top.set_ylabel("|E − reference| (mHa)" if with_reference else "energy (hartree)")
         if with_reference:
             use_log_axis(top)
         use_log_axis(bottom)
         bottom.set_ylabel("variance (hartree²)")
-        bottom.set_xlabel("training step")
+        means = f", means over {width} steps" if width > 1 else ""
+        bottom.set_xlabel(f"training step{means}")
         title = None if len(runs) <= MAX_LEGEND else f"{MAX_LEGEND} of {len(runs)} runs by name"
         figure.legend(loc="outside lower center", ncols=n_columns, title=title)
         figure.align_ylabels([top, bottom])

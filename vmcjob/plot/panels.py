@@ -35,9 +35,14 @@ SHOWN_TIMES = 12.0
 """Autocorrelation times that the autocorrelation is drawn for."""
 
 
-def smoothed(values: Series) -> Series:
+def window_of(values: Series) -> int:
+    """Steps that a series of some length is smoothed over."""
+    return max(1, values.size // WINDOWS)
+
+
+def smoothed(values: Series, width: int | None = None) -> Series:
     """Means over a window around each step, shorter at the ends; NaN counts for nothing."""
-    width = max(1, values.size // WINDOWS)
+    width = width or window_of(values)
     good = np.isfinite(values)
     sums = np.concatenate([[0.0], np.cumsum(np.where(good, values, 0.0))])
     counts = np.concatenate([[0], np.cumsum(good)])
@@ -47,11 +52,11 @@ def smoothed(values: Series) -> Series:
     return np.where(n > 0, (sums[last] - sums[first]) / np.maximum(n, 1), np.nan)
 
 
-def log_smoothed(values: Series) -> Series:
+def log_smoothed(values: Series, width: int | None = None) -> Series:
     """Geometric means over the same windows, which one wild step hardly moves."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.log(values)
-    return np.exp(smoothed(np.where(np.isfinite(logarithm), logarithm, np.nan)))
+    return np.exp(smoothed(np.where(np.isfinite(logarithm), logarithm, np.nan), width))
 
 
 def draw_energies(axes: Axes, run: RunSeries) -> None:

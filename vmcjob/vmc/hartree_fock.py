@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
@@ -60,7 +61,7 @@ def solve(
     Raises HartreeFockError if the basis does not know an element, leaves its core to a potential,
     or has fewer functions than there are electrons of a spin, or orbitals in use.
     """
-    from pyscf import lib, scf
+    from pyscf import scf
 
     scf.hf.MUTE_CHKFILE = True  # each solver would open a temporary file, and leave it open
     if basis.startswith("def2") and max(system.charges) >= FIRST_WITH_POTENTIAL:
@@ -70,10 +71,7 @@ def solve(
     open_shell = "rohf" if space else "uhf"
     usual = "rhf" if system.n_up == system.n_down else open_shell
     method: Method = usual if wanted in ("stable", "auto") else wanted
-    # Several threads add up in whatever order they end, so that an attempt that begins anew would
-    # have other last bits; and on a busy machine they mostly wait for each other, at full speed.
-    with lib.with_omp_threads(1), warnings.catch_warnings():
-        warnings.simplefilter("ignore", DeprecationWarning)  # pyscf of its own functions
+    with _one_thread():
         solver: Solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
         solver.kernel()
         if not solver.converged:
@@ -95,6 +93,19 @@ def solve(
         up=orbitals[0][:, : system.n_up],
         down=orbitals[1][:, : system.n_down],
     )
+
+
+@contextmanager
+def _one_thread() -> Iterator[None]:
+    """Several add up in whatever order they end, so that a second attempt has other last bits.
+
+    On a busy machine they mostly wait for one another, at full speed.
+    """
+    from pyscf import lib
+
+    with lib.with_omp_threads(1), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # pyscf of its own functions
+        yield
 
 
 def _require_functions(n: int, basis: str, system: System, space: ActiveSpace | None) -> None:
