@@ -7,7 +7,17 @@ from dataclasses import replace
 import pytest
 
 from tests.runs import make_run, sleeping_process, wait_until
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir, Submission
+from vmcjob.notification import describe_run
+from vmcjob.rundir import (
+    RESULTS,
+    Heartbeat,
+    Outcome,
+    OutcomeRecord,
+    Phase,
+    Process,
+    RunDir,
+    Submission,
+)
 from vmcjob.status import SILENT, STALE_S, WITHOUT_A_WORD, JobState, Stage, State, examine, rows
 from vmcjob.store import Layout, RunStore
 
@@ -78,6 +88,22 @@ def test_a_run_whose_local_queue_was_killed_says_so(run):
         "its turn never came: the queue of this machine that it waited in was killed; "
         "vmcjob resume goes on"
     )
+
+
+def test_a_run_whose_launcher_gave_up_stays_blocked_when_the_other_goes_on(run, alive, tmp_path):
+    """Nobody waits with it any more, and nobody was killed: it has to be told to go on."""
+    other = make_run(tmp_path, "h2-0000000002")
+    submit(run, DEAD, waits_for={other.path.name: RESULTS})
+    submit(other, alive)
+    assert examine(other).state is State.QUEUED
+    row = examine(run)
+    assert row.state is State.BLOCKED
+    assert row.message == (
+        "waits for h2-0000000002, and nobody waits with it any more: that had stopped meanwhile, "
+        f"or the queue of this machine was killed; vmcjob resume {run.path.name} goes on"
+    )
+    told = describe_run(run)
+    assert (told["state"], told["message"]) == (State.BLOCKED, row.message)
 
 
 def test_a_run_without_an_evaluation_shows_no_energy(run):
