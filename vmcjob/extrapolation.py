@@ -58,14 +58,15 @@ def extrapolate(energies: np.ndarray, variances: np.ndarray, end: Point) -> Extr
     length = half // N_BLOCKS
     if length < MIN_BLOCK:
         return _refused(f"a training of {len(energies)} steps is too short for a line", end)
-    x, dx = _means(variances, length)
-    y, dy = _means(energies, length)
+    blocks = [series[-N_BLOCKS * length :].reshape(-1, length) for series in (variances, energies)]
+    x, y = (each.mean(axis=1) for each in blocks)
     ratio = float(x.max() / max(x.min(), np.finfo(float).tiny))
     if ratio < MIN_RATIO:
         return _refused(f"the variance fell by a factor of {ratio:.2f} only", end)
     correlation = float(np.corrcoef(x, y)[0, 1]) if np.ptp(y) > 0.0 else 0.0
     if not correlation > MIN_CORRELATION:
         return _refused(f"energy and variance are correlated by {correlation:.2f} only", end)
+    dx, dy = map(_errors, blocks)
     x, dx = np.append(x, end.x), np.append(dx, end.dx)
     y, dy = np.append(y, end.y), np.append(dy, end.dy)
     dy = np.maximum(dy, np.spacing(np.abs(y)))  # what never changes still has its rounding
@@ -177,14 +178,13 @@ def _onto_line(
     return _Moved(weight, mean_x, mean_y, beta, new)
 
 
-def _means(series: np.ndarray, length: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of the blocks at the end of a series, with their errors about a straight line in each."""
+def _errors(blocks: np.ndarray) -> np.ndarray:
+    """Of the means of blocks, the rows, about a straight line in each."""
+    length = blocks.shape[1]
     steps = np.arange(length) - 0.5 * (length - 1)
-    blocks = series[-N_BLOCKS * length :].reshape(N_BLOCKS, length)
-    means = blocks.mean(axis=1)
     slopes = np.sum(blocks * steps, axis=1) / np.sum(steps * steps)
-    left = blocks - means[:, None] - slopes[:, None] * steps
-    return means, np.array([standard_error(block) for block in left])
+    left = blocks - blocks.mean(axis=1, keepdims=True) - slopes[:, None] * steps
+    return np.array([standard_error(block) for block in left])
 
 
 def _refused(why: str, end: Point | None = None) -> Extrapolation:

@@ -30,12 +30,18 @@ PARTITIONS = {
 PROFILES = {"by itself": "auto_resume = true", "early": 'setup = ["sleep 5"]'}
 
 
-@pytest.fixture(params=["warning", "termination"])
+@pytest.fixture
 def preemption(cluster, request) -> Iterator[str]:
     """What a job with a grace time gets first: the signal that it asked for, or just SIGTERM."""
     subprocess.run([TESTBED, "preemption-by", request.param], check=True)
     yield request.param
     subprocess.run([TESTBED, "preemption-by", "warning"], check=True)
+
+
+def first_of(first: str, other: str) -> pytest.MarkDecorator:
+    """What a job gets, in one test the one and in the other the other: all with --full-matrix."""
+    values = [first, pytest.param(other, marks=pytest.mark.full_matrix)]
+    return pytest.mark.parametrize("preemption", values, indirect=True)
 
 
 def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room:
@@ -50,6 +56,7 @@ def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room
     return own
 
 
+@first_of("termination", "warning")
 def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     rooms = {}
     for how, name in PARTITIONS.items():
@@ -91,6 +98,7 @@ def is_over(room: Room, job_id: str) -> bool:
     return job_id not in room.cluster.call("squeue", "--noheader", "--format=%i").split()
 
 
+@first_of("warning", "termination")
 def test_a_controller_that_is_killed_in_the_grace_time(room, preemption):
     """It has forgotten that it preempts the job, which comes back all the same."""
     own = submit(room, "grace", "-p", "scavenge")

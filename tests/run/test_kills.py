@@ -1,7 +1,7 @@
 """Runs killed at random moments, again and again.
 
-By default the fake calculation on one and on two devices, and one real one; with
-`--full-matrix`, three kinds of optimizers on one and on two devices, ten times each.
+By default the fake calculation on one and on two devices; with `--full-matrix`, three kinds of
+optimizers on one and on two devices, ten times each. Real workers are killed in other files too.
 """
 
 import random
@@ -26,7 +26,7 @@ SHORT = HELIUM.replace('kind = "sr"\ncg_iterations = 3\n', 'kind = "{}"\n').repl
 REAL = [
     pytest.param(kind, n, PROGRAM, marks=mark)
     for kind, n, mark in (
-        ("spring", 2, pytest.mark.slow),
+        ("spring", 2, pytest.mark.full_matrix),
         ("spring", 1, pytest.mark.full_matrix),
         ("sr", 1, pytest.mark.full_matrix),
         ("sr", 2, pytest.mark.full_matrix),

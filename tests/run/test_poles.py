@@ -1,6 +1,7 @@
 """Checkpoints of before, whose Jastrow factors could have poles."""
 
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -44,16 +45,23 @@ def with_length(run: RunDir, alpha: float, version: int | None) -> None:
     root.attrs.put(attributes | ({} if version is None else {"ansatz_version": version}))
 
 
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
+    """A run of a few steps."""
+    run = make_run(tmp_path_factory.mktemp("runs"), HELIUM.replace("steps = 60", "steps = 4"))
+    assert finish(start(run))[0] == 0
+    return run
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("alpha", "version", "code"), [(-0.743, None, 1), (0.743, None, 0), (-0.743, ANSATZ_VERSION, 0)]
 )
 def test_only_a_run_of_before_can_be_lost_to_a_pole(
-    tmp_path: Path, alpha: float, version: int | None, code: int
+    tmp_path: Path, finished: RunDir, alpha: float, version: int | None, code: int
 ) -> None:
     """What it means today is a wave function, and what it meant before is refused, not changed."""
-    run = make_run(tmp_path, HELIUM.replace("steps = 60", "steps = 4"))
-    assert finish(start(run))[0] == 0
+    run = RunDir(copytree(finished.path, tmp_path / finished.path.name))
     with_length(run, alpha, version)
     assert finish(start(run))[0] == code
     outcome = run.read_outcome()

@@ -118,11 +118,14 @@ def _doubt(x: np.ndarray, n_eff: float) -> str:
     half = x.size // 2
     if half >= 2 and n_eff >= 2.0:
         first, second = x[:half], x[-half:]
-        errors = [_error_and_n_eff(part)[0] for part in (first, second) if np.ptp(part) > 0.0]
         difference = abs(float(first.mean() - second.mean()))
-        if difference > MAX_DEVIATION * math.hypot(*errors):
+        # No error is less than that of uncorrelated samples, which is soon found.
+        least = math.sqrt(float(first.var() + second.var()) / half)
+        if difference > MAX_DEVIATION * least:
+            errors = [_error_and_n_eff(part)[0] for part in (first, second) if np.ptp(part) > 0.0]
             bars = difference / math.hypot(*errors) if errors else math.inf
-            return f"drifts: its halves differ by {bars:.1f} error bars"
+            if bars > MAX_DEVIATION:
+                return f"drifts: its halves differ by {bars:.1f} error bars"
     if n_eff < MIN_INDEPENDENT:
         return f"too short: {n_eff:.0f} independent samples, at least {MIN_INDEPENDENT} are needed"
     return ""
