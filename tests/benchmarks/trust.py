@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import jax
 import numpy as np
 
 from tests.run.harness import make_run
@@ -116,6 +117,7 @@ def work(root: Path, text: str) -> RunDir:
         make_run(root, text)
     if directory.read_outcome() is None:
         main(directory.path)
+        jax.clear_caches()  # programs of hundreds of runs are more than a process may map
     return directory
 
 
