@@ -6,7 +6,15 @@ import math
 import numpy as np
 import pytest
 
-from vmcjob.stats import Estimate, blocking_error, estimate, pool, window_error
+from vmcjob.stats import (
+    Estimate,
+    blocking_error,
+    estimate,
+    pool,
+    standard_error,
+    standard_errors,
+    window_error,
+)
 
 
 def ar1(phi: float, n: int, rng: np.random.Generator, chains: int = 1) -> np.ndarray:
@@ -68,6 +76,18 @@ def test_each_method_alone_finds_the_error_of_a_long_chain(method, rng):
     """Two estimators guard each other only when neither is wrong by itself."""
     squares = [method(chain)[0] for chain in ar1(0.9, 16384, rng, chains=40)]
     assert math.sqrt(np.mean(squares)) == pytest.approx(ar1_error(0.9, 16384), rel=0.06)
+
+
+def test_many_series_have_the_errors_that_each_has_alone(rng):
+    """To the last digits: sums over a row are taken in another order when it has others beside."""
+    rows = np.concatenate([ar1(phi, 500, rng, chains=3) for phi in (0.0, 0.9, 0.99)])
+    rows = np.concatenate([rows, np.ones((1, 500)), np.full((1, 500), np.nan)])
+    found = standard_errors(rows)
+    np.testing.assert_allclose(found, [standard_error(row) for row in rows], rtol=1e-12)
+    np.testing.assert_allclose(found[:9], [estimate(row).error for row in rows[:9]], rtol=1e-12)
+    assert found[9] == 0.0
+    assert found[10] == math.inf
+    assert list(standard_errors(rows[:2, :1])) == [math.inf, math.inf]
 
 
 @pytest.mark.parametrize("method", [blocking_error, window_error])

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.stats import standard_error
+from vmcjob.stats import standard_errors
 
 N_BLOCKS = 20
 """Of the second half of a training: points of the line."""
@@ -184,7 +184,7 @@ def _errors(blocks: np.ndarray) -> np.ndarray:
     steps = np.arange(length) - 0.5 * (length - 1)
     slopes = np.sum(blocks * steps, axis=1) / np.sum(steps * steps)
     left = blocks - blocks.mean(axis=1, keepdims=True) - slopes[:, None] * steps
-    return np.array([standard_error(block) for block in left])
+    return standard_errors(left)
 
 
 def _refused(why: str, end: Point | None = None) -> Extrapolation:

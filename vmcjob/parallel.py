@@ -32,12 +32,12 @@ class Killed(NamedTuple):
 
 
 def default_processes() -> int:
-    """As many as there are cores for this process, and not too many."""
+    """Half as many as there are cores for this process, at least one, and not too many."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # of Linux alone
         cores = os.cpu_count() or 1
-    return min(cores, MAX_PROCESSES)
+    return min(max(cores // 2, 1), MAX_PROCESSES)
 
 
 def compute(

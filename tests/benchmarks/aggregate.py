@@ -190,8 +190,9 @@ def main() -> None:
         costs = {
             "Zarr alone, the same arrays": same,
             "Zarr alone, all of both series": measure_zarr(shell, runs, EVERYTHING),
-            "aggregate --processes 1": measure_aggregate(shell, runs, "--processes", "1"),
             "aggregate": measure_aggregate(shell, runs),
+            "aggregate --processes 1": measure_aggregate(shell, runs, "--processes", "1"),
+            "aggregate --processes 2": measure_aggregate(shell, runs, "--processes", "2"),
         }
     print(f"{options.stores} stores of {options.steps} steps of each series, one of them damaged")
     for name, cost in costs.items():

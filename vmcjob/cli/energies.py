@@ -31,8 +31,8 @@ def make_energies(
 ) -> Energies:
     """Energies of runs, pooled over seeds; rows told apart by a key, if there is one.
 
-    So many processes read stores, as many as there are cores by default; a line says how far. With
-    one slope, all runs of a sweep are extrapolated by it.
+    So many processes read stores, half as many as there are cores by default; a line says how far.
+    With one slope, all runs of a sweep are extrapolated by it.
     """
     from vmcjob.analysis.energies import table_of
     from vmcjob.evaluation import attempt_all, share_slopes

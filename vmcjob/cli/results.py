@@ -121,7 +121,10 @@ Explained = Annotated[
 Processes = Annotated[
     int | None,
     typer.Option(
-        "--processes", min=1, metavar="N", help="Read stores in so many. Default: cores, up to 8."
+        "--processes",
+        min=1,
+        metavar="N",
+        help="Read stores in so many. Default: half the cores, up to 8.",
     ),
 ]
 OneSlope = Annotated[

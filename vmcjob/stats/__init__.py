@@ -13,6 +13,7 @@ from vmcjob.stats.mean import (
     estimate,
     estimate_function,
     standard_error,
+    standard_errors,
 )
 from vmcjob.stats.pooling import pool, scatter
 
@@ -27,6 +28,7 @@ __all__ = [
     "pool",
     "scatter",
     "standard_error",
+    "standard_errors",
     "student_factor",
     "window_error",
 ]

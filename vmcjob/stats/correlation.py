@@ -1,8 +1,15 @@
-"""Errors of the mean of one correlated series: from blocks, and from autocorrelations."""
+"""Errors of means of correlated series: from blocks, and from autocorrelations.
+
+Functions of several series have them as rows, centred, and none of them all zeros.
+"""
 
 import math
+from collections.abc import Iterator
+from typing import TypeVar
 
 import numpy as np
+
+Dof = TypeVar("Dof", float, np.ndarray)
 
 # Sokal's window: the sum over autocorrelations stops at this many autocorrelation times.
 WINDOW = 5.0
@@ -13,28 +20,54 @@ MIN_BLOCKS = 4
 MAX_SUMMED_LAG = 50
 
 
+def centred(rows: np.ndarray) -> np.ndarray:
+    """Series without their means."""
+    return rows - rows.mean(axis=1, keepdims=True)
+
+
+def sums_of_products(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """Of every row. Not by BLAS, which would start threads for each of these."""
+    return np.einsum("ij,ij->i", x, y)
+
+
 def blocking_error(x: np.ndarray) -> tuple[float, float]:
-    """Squared error of the mean of x from means over blocks, and its degrees of freedom.
+    """`blocking_errors` of one series, not centred."""
+    square, dof = blocking_errors(centred(x[None]))
+    return float(square[0]), float(dof[0])
+
+
+def blocking_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Squared error of the mean of each from means over blocks, and its degrees of freedom.
 
     Blocks grow until they are long enough to be independent, B³ > 2 n (2τ)² with
     2τ = e²(B) / e²(1) (Flyvbjerg and Petersen 1989, with the plateau found as by Lee et al. 2011),
     or until only a few are left, which shows in the degrees of freedom.
     """
-    n = x.size
-    naive = x.var(ddof=1) / n
-    # Up to every row, so that the sum over a block, however long, is one difference.
-    sums = np.concatenate([[0.0], np.cumsum(x - x.mean())])
-    length, square, count = 1, naive, n
-    while length**3 < PLATEAU_FACTOR * n * (square / naive) ** 2:
-        longer = max(length + 1, length * 3 // 2)
-        if n // longer < MIN_BLOCKS:
-            break
-        length, count = longer, n // longer
+    n = y.shape[1]
+    naive = sums_of_products(y, y) / (n - 1) / n
+    square, count, growing = naive.copy(), np.full(len(y), n), np.arange(len(y))
+    for length in _block_lengths(n):
+        n_blocks = n // length
+        rows = y if growing.size == len(y) else y[growing]
         # The remainder is dropped at the start, where a series is least stationary.
-        blocks = np.diff(sums[n - count * length :: length])
-        deviation = float(np.einsum("i,i->", blocks, blocks)) - float(blocks.sum()) ** 2 / count
-        square = max(deviation, 0.0) / (count - 1) / length**2 / count
-    return float(square), count - 1.0
+        blocks = rows[:, n - n_blocks * length :].reshape(-1, n_blocks, length).sum(axis=2)
+        deviation = sums_of_products(blocks, blocks) - blocks.sum(axis=1) ** 2 / n_blocks
+        square[growing] = np.maximum(deviation, 0.0) / (n_blocks - 1) / length**2 / n_blocks
+        count[growing] = n_blocks
+        growing = np.flatnonzero(length**3 < PLATEAU_FACTOR * n * (square / naive) ** 2)
+        if growing.size == 0:
+            break
+    return square, count - 1.0
+
+
+def _block_lengths(n: int) -> Iterator[int]:
+    """Half as long again each time, from what is enough where all n steps are independent."""
+    length = 1
+    while n // (longer := max(length + 1, length * 3 // 2)) >= MIN_BLOCKS:
+        if length**3 >= PLATEAU_FACTOR * n:
+            yield length
+        length = longer
+    yield length
 
 
 def blocking_curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -61,39 +94,44 @@ def normalized_autocorrelation(x: np.ndarray) -> np.ndarray:
 
 
 def window_error(x: np.ndarray) -> tuple[float, float]:
-    """Squared error of the mean of x from its autocovariance C, and its degrees of freedom.
+    """`window_errors` of one series, not centred."""
+    square, dof = window_errors(centred(x[None]))
+    return float(square[0]), float(dof[0])
+
+
+def window_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Squared error of the mean of each from its autocovariance C, and its degrees of freedom.
 
         e² = (C(0) + 2 Σ_{t ≤ W} C(t)) / (n - 2W - 1),   W ≥ 5 τ(W)
 
     (Madras and Sokal 1988; the denominator undoes the bias of C by the sample mean, Wolff 2004).
     A window of 2W + 1 steps acts as one sample of e², so n / (2W + 1) are its degrees of freedom.
     """
-    n = x.size
-    window = _closed_window(x)
-    if window is None:
-        covariance = _autocovariance(x)
-        taus = np.cumsum(covariance) / covariance[0] - 0.5
+    n = y.shape[1]
+    covariance_0 = sums_of_products(y, y) / n
+    width, tau = _windows(y, covariance_0)
+    square = 2.0 * tau * covariance_0 / (n - 2 * width - 1)
+    return np.maximum(square, 0.0), n / (2.0 * width + 1.0)
+
+
+def _windows(y: np.ndarray, covariance_0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """W and τ(W): lag by lag, which is sooner done than all of C, and by that where W is large."""
+    n = y.shape[1]
+    width, tau = np.full(len(y), -1), np.full(len(y), 0.5)
+    for lag in range(min(n, MAX_SUMMED_LAG)):
+        is_open = width < 0
+        if lag > 0:
+            covariance = sums_of_products(y[:, : n - lag], y[:, lag:]) / (n - lag)
+            tau += np.where(is_open, covariance / covariance_0, 0.0)
+        width[is_open & ((lag >= WINDOW * tau) | (lag >= n // 4))] = lag
+        if np.all(width >= 0):
+            break
+    for row in np.flatnonzero(width < 0):
+        taus = np.cumsum(normalized_autocorrelation(y[row])) - 0.5
         closed = np.flatnonzero(np.arange(n) >= WINDOW * taus)
-        w = min(int(closed[0]) if closed.size else n, n // 4)
-        window = w, float(taus[w]), float(covariance[0])
-    w, tau, covariance_0 = window
-    square = 2.0 * tau * covariance_0 / (n - 2 * w - 1)
-    return max(square, 0.0), n / (2.0 * w + 1.0)
-
-
-def _closed_window(x: np.ndarray) -> tuple[int, float, float] | None:
-    """W, τ(W) and C(0) lag by lag, which is sooner done than all of C; None if W is large."""
-    y = x - x.mean()
-    n = x.size
-    covariance_0 = float(np.sum(y * y)) / n
-    tau = 0.5
-    for w in range(min(n, MAX_SUMMED_LAG)):
-        if w > 0:
-            # Not by BLAS, which would start threads for each of these.
-            tau += float(np.einsum("i,i->", y[: n - w], y[w:])) / (n - w) / covariance_0
-        if w >= WINDOW * tau or w >= n // 4:
-            return w, tau, covariance_0
-    return None
+        width[row] = min(int(closed[0]) if closed.size else n, n // 4)
+        tau[row] = taus[width[row]]
+    return width, tau
 
 
 def _autocovariance(x: np.ndarray) -> np.ndarray:
@@ -104,7 +142,7 @@ def _autocovariance(x: np.ndarray) -> np.ndarray:
     return np.fft.irfft(spectrum * spectrum.conj(), length)[:n] / (n - np.arange(n))
 
 
-def student_factor(dof: float) -> float:
+def student_factor(dof: Dof) -> Dof:
     """Half width of Student's 68.27 % interval, in standard errors.
 
     The Cornish-Fisher series of the quantile at one Gaussian standard deviation; within 2 % for

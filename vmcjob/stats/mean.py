@@ -6,7 +6,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from vmcjob.stats.correlation import blocking_error, student_factor, window_error
+from vmcjob.stats.correlation import (
+    blocking_errors,
+    centred,
+    student_factor,
+    sums_of_products,
+    window_errors,
+)
 
 # Below this many independent samples an error bar is itself too uncertain. For AR(1) chains the
 # intervals keep their coverage above it and lose it below (their τ is underestimated by chance).
@@ -60,10 +66,19 @@ def estimate(series: np.ndarray, *, variance: np.ndarray | None = None) -> Estim
 
 def standard_error(series: np.ndarray) -> float:
     """That of `estimate`, without its judgement, which takes as long again."""
-    x = np.asarray(series, dtype=np.float64)
-    if x.size < 2 or not np.isfinite(x).all():
-        return math.inf
-    return _error_and_n_eff(x)[0] if np.ptp(x) > 0.0 else 0.0
+    return float(standard_errors(np.asarray(series)[None])[0])
+
+
+def standard_errors(rows: np.ndarray) -> np.ndarray:
+    """The same of several series, the rows; sooner done than one after the other."""
+    x = np.asarray(rows, dtype=np.float64)
+    found = np.full(len(x), math.inf)
+    if x.shape[1] > 1:
+        spread = np.ptp(x, axis=1)
+        found[spread == 0.0] = 0.0
+        varies = np.isfinite(x).all(axis=1) & (spread > 0.0)
+        found[varies] = _errors_and_n_eff(x[varies])[0]
+    return found
 
 
 def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) -> Estimate:
@@ -90,18 +105,27 @@ def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) 
 
 
 def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
+    """`_errors_and_n_eff` of one series."""
+    error, n_eff = _errors_and_n_eff(x[None])
+    return float(error[0]), float(n_eff[0])
+
+
+def _errors_and_n_eff(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """The more careful of the two errors, and the number of independent samples it amounts to.
 
     From e² = σ² / n_eff and the biased sample variance s² = σ² - e² follows n_eff = s²/e² + 1. The
     error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
     """
-    variance = float(x.var())
-    candidates = [
-        (student_factor(dof) * math.sqrt(square), square)
-        for square, dof in (blocking_error(x), window_error(x), (variance / (x.size - 1), x.size))
-    ]
-    error, square = max(candidates)
-    return error, min(float(x.size), variance / square + 1.0)
+    n = rows.shape[1]
+    y = centred(rows)
+    variance = sums_of_products(y, y) / n
+    independent = variance / (n - 1), np.array([n])
+    error, square = np.zeros(len(rows)), np.zeros(len(rows))
+    for its_square, dof in (blocking_errors(y), window_errors(y), independent):
+        its_error = student_factor(dof) * np.sqrt(its_square)
+        square = np.where(its_error > error, its_square, square)
+        error = np.maximum(its_error, error)
+    return error, np.minimum(float(n), variance / square + 1.0)
 
 
 def _estimate_of_constant(x: np.ndarray, variance: np.ndarray | None) -> Estimate:
