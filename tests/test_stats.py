@@ -8,12 +8,11 @@ import pytest
 
 from vmcjob.stats import (
     Estimate,
-    blocking_error,
+    candidate_errors,
     estimate,
     pool,
     standard_error,
     standard_errors,
-    window_error,
 )
 
 
@@ -71,10 +70,10 @@ def test_error_and_tau_of_long_ar1_chains_match_theory(phi, rng):
     assert all(item.n_eff == pytest.approx(n / (2.0 * item.tau)) for item in estimates)
 
 
-@pytest.mark.parametrize("method", [blocking_error, window_error])
+@pytest.mark.parametrize("method", ["blocking", "autocorrelations"])
 def test_each_method_alone_finds_the_error_of_a_long_chain(method, rng):
     """Two estimators guard each other only when neither is wrong by itself."""
-    squares = [method(chain)[0] for chain in ar1(0.9, 16384, rng, chains=40)]
+    squares, _ = candidate_errors(ar1(0.9, 16384, rng, chains=40))[method]
     assert math.sqrt(np.mean(squares)) == pytest.approx(ar1_error(0.9, 16384), rel=0.06)
 
 
@@ -90,10 +89,11 @@ def test_many_series_have_the_errors_that_each_has_alone(rng):
     assert list(standard_errors(rows[:2, :1])) == [math.inf, math.inf]
 
 
-@pytest.mark.parametrize("method", [blocking_error, window_error])
+@pytest.mark.parametrize("method", ["blocking", "autocorrelations"])
 def test_degrees_of_freedom_fall_with_the_correlation(method, rng):
     """A longer memory leaves fewer independent blocks, so Student's factor has to grow."""
-    white, slow = (method(ar1(phi, 1000, rng)[0])[1] for phi in (0.0, 0.98))
+    chains = np.concatenate([ar1(phi, 1000, rng) for phi in (0.0, 0.98)])
+    white, slow = candidate_errors(chains)[method][1]
     assert white > 50.0
     assert slow < 20.0
 

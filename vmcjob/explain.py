@@ -14,12 +14,11 @@ import numpy as np
 from vmcjob.stats import (
     MIN_INDEPENDENT,
     Estimate,
-    blocking_error,
+    candidate_errors,
     estimate,
     pool,
     scatter,
     student_factor,
-    window_error,
 )
 from vmcjob.store import RunStore
 
@@ -92,22 +91,15 @@ def _rows(store: RunStore, series: Mapping[str, np.ndarray]) -> Facts:
 
 def _errors(x: np.ndarray) -> dict[str, dict[str, float]]:
     """The candidates for the error of a mean, as `stats.estimate` weighs them."""
-    block, blocks_dof = blocking_error(x)
-    window, window_dof = window_error(x)
-    found = {
-        "independent rows": (float(x.var(ddof=1) / x.size), float(x.size), {}),
-        "blocking": (block, blocks_dof, {"blocks": int(blocks_dof) + 1}),
-        "autocorrelations": (window, window_dof, {}),
-    }
     return {
         name: {
-            "error": math.sqrt(square),
-            "degrees of freedom": dof,
-            **more,
-            "Student's factor": student_factor(dof),
-            "result": student_factor(dof) * math.sqrt(square),
+            "error": math.sqrt(square[0]),
+            "degrees of freedom": float(dof[0]),
+            **({"blocks": int(dof[0]) + 1} if name == "blocking" else {}),
+            "Student's factor": float(student_factor(dof)[0]),
+            "result": float((student_factor(dof) * np.sqrt(square))[0]),
         }
-        for name, (square, dof, more) in found.items()
+        for name, (square, dof) in candidate_errors(x[None]).items()
     }
 
 

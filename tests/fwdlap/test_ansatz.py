@@ -22,7 +22,7 @@ PAIR = ((0.0, 0.0, 0.0), (0.0, 0.0, 1.4))
         pytest.param(System(ATOM, (1,), 1, 0), id="H"),
         pytest.param(System(ATOM, (2,), 1, 1), id="He", marks=pytest.mark.full_matrix),
         pytest.param(System(PAIR, (1, 1), 1, 1), id="H2", marks=pytest.mark.full_matrix),
-        pytest.param(System(ATOM, (2,), 2, 0), id="triplet He"),
+        pytest.param(System(ATOM, (2,), 2, 0), id="triplet He", marks=pytest.mark.full_matrix),
         # All that He and H2 have, and more.
         pytest.param(System(PAIR, (3, 1), 2, 2), id="LiH", marks=pytest.mark.slow),
     ],

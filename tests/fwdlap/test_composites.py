@@ -27,7 +27,13 @@ LARGE = {
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", LARGE)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full_matrix if name == "psiformer" else ())
+        for name in LARGE
+    ],
+)
 def test_many_electrons_agree_with_the_hessian_too(name: str):
     """Long sums and large determinants are computed in other ways than short and small ones."""
     check(LARGE[name], jnp.asarray(np.random.default_rng(5).normal(size=(9, 3))))

@@ -182,6 +182,7 @@ def test_a_run_ends_by_itself_with_the_error_that_was_asked_for(
 
 
 @pytest.mark.slow
+@pytest.mark.full_matrix
 def test_a_run_of_helium_ends_by_itself(tmp_path: Path) -> None:
     """With all that the fake calculation leaves out."""
     assert_precise(run_to_its_end(tmp_path, PRECISE.format(TARGET), PROGRAM))

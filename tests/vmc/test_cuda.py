@@ -118,7 +118,7 @@ def require_of_a_gpu(program: Lowered) -> None:
 
 OPTIMIZERS = [options.kind for options in get_args(jobspec.Optimizer)]
 EVERY = list(itertools.product(OPTIMIZERS, NETWORKS, (1, N_GPUS)))
-SOME = [("spring", "slater-jastrow", N_GPUS), ("kfac", "psiformer", N_GPUS), ("sr", "ferminet", 1)]
+SOME = [("spring", "slater-jastrow", N_GPUS), ("kfac", "psiformer", N_GPUS)]
 
 
 @pytest.mark.slow

@@ -114,8 +114,17 @@ def update(
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("float64")
-@pytest.mark.parametrize("form", ["lazy", "dense", "minsr"])
-@pytest.mark.parametrize("n_walkers", [64, 600])
+@pytest.mark.parametrize(
+    ("form", "n_walkers"),
+    [
+        ("lazy", 600),
+        ("dense", 64),
+        ("minsr", 64),
+        pytest.param("lazy", 64, marks=pytest.mark.full_matrix),
+        pytest.param("dense", 600, marks=pytest.mark.full_matrix),
+        pytest.param("minsr", 600, marks=pytest.mark.full_matrix),
+    ],
+)
 def test_an_update_solves_the_damped_linear_system(form, n_walkers) -> None:
     """All forms equal explicit scores and a direct solve, with few and with many walkers."""
     inputs = random_inputs(n_walkers)

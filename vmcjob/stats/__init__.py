@@ -2,14 +2,13 @@
 
 from vmcjob.stats.correlation import (
     blocking_curve,
-    blocking_error,
     normalized_autocorrelation,
     student_factor,
-    window_error,
 )
 from vmcjob.stats.mean import (
     MIN_INDEPENDENT,
     Estimate,
+    candidate_errors,
     estimate,
     estimate_function,
     standard_error,
@@ -21,7 +20,7 @@ __all__ = [
     "MIN_INDEPENDENT",
     "Estimate",
     "blocking_curve",
-    "blocking_error",
+    "candidate_errors",
     "estimate",
     "estimate_function",
     "normalized_autocorrelation",
@@ -30,5 +29,4 @@ __all__ = [
     "standard_error",
     "standard_errors",
     "student_factor",
-    "window_error",
 ]

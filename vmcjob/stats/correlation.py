@@ -30,12 +30,6 @@ def sums_of_products(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.einsum("ij,ij->i", x, y)
 
 
-def blocking_error(x: np.ndarray) -> tuple[float, float]:
-    """`blocking_errors` of one series, not centred."""
-    square, dof = blocking_errors(centred(x[None]))
-    return float(square[0]), float(dof[0])
-
-
 def blocking_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Squared error of the mean of each from means over blocks, and its degrees of freedom.
 
@@ -91,12 +85,6 @@ def normalized_autocorrelation(x: np.ndarray) -> np.ndarray:
     """C(t) / C(0) of a series that is not constant, for every t < n."""
     covariance = _autocovariance(x)
     return covariance / covariance[0]
-
-
-def window_error(x: np.ndarray) -> tuple[float, float]:
-    """`window_errors` of one series, not centred."""
-    square, dof = window_errors(centred(x[None]))
-    return float(square[0]), float(dof[0])
 
 
 def window_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

@@ -37,8 +37,8 @@ class Estimate:
 def estimate(series: np.ndarray, *, variance: np.ndarray | None = None) -> Estimate:
     """The mean of one stationary, correlated series and its standard error.
 
-    The error is the larger one of blocking (`blocking_error`) and of the summed autocorrelations
-    (`window_error`), each widened by Student's factor for the blocks or windows it rests on.
+    The error is the larger one of blocking (`blocking_errors`) and of the summed autocorrelations
+    (`window_errors`), each widened by Student's factor for the blocks or windows it rests on.
 
     Args:
         series: one value per step, such as the mean local energy of all walkers.
@@ -104,6 +104,20 @@ def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) 
     return estimate(n * whole - (n - 1) * without)
 
 
+def candidate_errors(rows: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+    """Squared errors of the means of series, the rows, and degrees of freedom, by method.
+
+    The error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
+    """
+    y = centred(np.asarray(rows, np.float64))
+    n = y.shape[1]
+    return {
+        "independent rows": (sums_of_products(y, y) / n / (n - 1), np.full(len(y), float(n))),
+        "blocking": blocking_errors(y),
+        "autocorrelations": window_errors(y),
+    }
+
+
 def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
     """`_errors_and_n_eff` of one series."""
     error, n_eff = _errors_and_n_eff(x[None])
@@ -111,21 +125,19 @@ def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
 
 
 def _errors_and_n_eff(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The more careful of the two errors, and the number of independent samples it amounts to.
+    """The most careful of the errors, and the number of independent samples it amounts to.
 
-    From e² = σ² / n_eff and the biased sample variance s² = σ² - e² follows n_eff = s²/e² + 1. The
-    error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
+    From e² = σ² / n_eff and the biased sample variance s² = σ² - e² follows n_eff = s²/e² + 1.
     """
     n = rows.shape[1]
-    y = centred(rows)
-    variance = sums_of_products(y, y) / n
-    independent = variance / (n - 1), np.array([n])
+    found = candidate_errors(rows)
     error, square = np.zeros(len(rows)), np.zeros(len(rows))
-    for its_square, dof in (blocking_errors(y), window_errors(y), independent):
+    for its_square, dof in found.values():
         its_error = student_factor(dof) * np.sqrt(its_square)
         square = np.where(its_error > error, its_square, square)
         error = np.maximum(its_error, error)
-    return error, np.minimum(float(n), variance / square + 1.0)
+    least, _ = found["independent rows"]  # s² / (n - 1)
+    return error, np.minimum(float(n), (n - 1) * least / square + 1.0)
 
 
 def _estimate_of_constant(x: np.ndarray, variance: np.ndarray | None) -> Estimate:
