@@ -37,7 +37,7 @@ class Contender:
 
     def __init__(self, spec: JobSpec, start: LoopState) -> None:
         """Compile, and begin with the parameters and walkers of `start`, on the host."""
-        vmc = build(spec).vmc
+        vmc = dataclasses.replace(build(spec).vmc, average_from=None)
         memory = vmc.optimizer.init(start.params)
         chain = ChainState(devices.shard(start.chain.r), devices.replicate(start.chain.width))
         self._state = LoopState(devices.replicate(start.params), devices.replicate(memory), chain)

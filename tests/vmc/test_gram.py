@@ -9,6 +9,7 @@ import pytest
 from jax import Array
 
 from vmcjob.vmc import devices
+from vmcjob.vmc.centred_scores import CentredScores
 from vmcjob.vmc.gram import SolvedGram, solve_gram
 
 N_WALKERS = 96
@@ -36,7 +37,14 @@ class Solution(NamedTuple):
 @jax.jit
 def _solve_on_all(scores: Array, rhs: Array, damping: Array) -> SolvedGram:
     """On as many devices as there are slices; vmap stands for them."""
-    return jax.vmap(solve_gram, (0, 0, None), axis_name=devices.AXIS)(scores, rhs, damping)
+
+    def solve(rows: Array, rhs: Array) -> SolvedGram:
+        columns = devices.rows_to_columns(rows)
+        dense = CentredScores(columns, kernels=(), factors=(), shapes=((rows.shape[1],),))
+        solved = solve_gram(dense, devices.concatenate(rhs), damping)
+        return solved._replace(direction=dense.join(solved.direction))
+
+    return jax.vmap(solve, axis_name=devices.AXIS)(scores, rhs)
 
 
 def solve(scores: np.ndarray, rhs: np.ndarray, damping: float, n_devices: int = 1) -> Solution:

@@ -20,46 +20,33 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from vmcjob.vmc import devices
-from vmcjob.vmc.scores import PerWalker, Vector
-
-HIGHEST = jax.lax.Precision.HIGHEST
+from vmcjob.vmc.centred_scores import CentredScores, EveryWalker, Gram, Parts
 
 TOLERANCE = 1e-6
 """Of the residual, relative to b."""
 MAX_ITERATIONS = 30
 MAX_SHIFTS = 8
 
-EveryWalker = Float[Array, " every"]  # of all devices, on each of them
-Gram = Float[Array, "every every"]
-
 
 class SolvedGram(NamedTuple):
     """Oᵀ (O Oᵀ + λ)⁻¹ b, and how it was come by."""
 
-    direction: Vector
+    direction: Parts
     condition: Float[Array, ""]  # lower bound of that of the matrix that was factorised
     shift: Float[Array, ""]  # its diagonal had beyond λ, as there was no Cholesky factor without
     iterations: Float[Array, ""]  # of CG
 
 
-def solve_gram(
-    scores: Float[Array, "walker param"], rhs: PerWalker, damping: float | Array
-) -> SolvedGram:
-    """Oᵀ (O Oᵀ + λ)⁻¹ b with the walkers of all devices as rows, each with its own; inside pmap.
+def solve_gram(scores: CentredScores, rhs: EveryWalker, damping: float | Array) -> SolvedGram:
+    """Oᵀ (O Oᵀ + λ)⁻¹ b with the walkers of all devices as rows; inside pmap.
 
-    The devices exchange rows for columns, so that none of them ever holds the scores of all walkers
-    and each does its share of every product. With the Cholesky factor L, the condition number is at
-    least max L_ii² / min L_ii².
+    With the Cholesky factor L, the condition number is at least max L_ii² / min L_ii².
     """
-    columns = devices.rows_to_columns(scores)
-    gram = devices.total(jnp.matmul(columns, columns.T, precision=HIGHEST))
-    factored = _factorise(gram, damping)
-    end = _conjugate_gradients(columns, damping, factored.solve, devices.concatenate(rhs))
-    direction = devices.concatenate(end.own_direction)[: scores.shape[1]]
+    factored = _factorise(scores.gram(), damping)
+    end = _conjugate_gradients(scores, damping, factored.solve, rhs)
     diagonal = jnp.diagonal(factored.lower)
     condition = (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
-    return SolvedGram(direction, condition, factored.shift, end.n_iterations.astype(rhs.dtype))
+    return SolvedGram(end.direction, condition, factored.shift, end.n_iterations.astype(rhs.dtype))
 
 
 class _Factored(NamedTuple):
@@ -101,7 +88,7 @@ def _factorise(gram: Gram, damping: float | Array) -> _Factored:
 class _Iterate(NamedTuple):
     """Conjugate gradients after some iterations; w itself is of no use to anybody."""
 
-    own_direction: Float[Array, " column"]  # Oᵀ w, of this device's columns
+    direction: Parts  # Oᵀ w
     residual: EveryWalker
     search: EveryWalker
     product: Float[Array, ""]  # of the residual and the preconditioned one
@@ -109,7 +96,7 @@ class _Iterate(NamedTuple):
 
 
 def _conjugate_gradients(
-    columns: Float[Array, "every column"],
+    scores: CentredScores,
     damping: float | Array,
     precondition: Callable[[EveryWalker], EveryWalker],
     rhs: EveryWalker,
@@ -117,10 +104,9 @@ def _conjugate_gradients(
     """From where the preconditioner alone leads on (Saad, Iterative Methods, algorithm 9.1)."""
     limit = TOLERANCE * jnp.linalg.norm(rhs)
 
-    def multiply(v: EveryWalker) -> tuple[Float[Array, " column"], EveryWalker]:
-        transposed = jnp.matmul(v, columns, precision=HIGHEST)
-        image = devices.total(jnp.matmul(columns, transposed, precision=HIGHEST))
-        return transposed, image + damping * v
+    def multiply(v: EveryWalker) -> tuple[Parts, EveryWalker]:
+        transposed = scores.apply_transpose(v)
+        return transposed, scores.apply(transposed) + damping * v
 
     def is_too_far(now: _Iterate) -> Bool[Array, ""]:
         return (jnp.linalg.norm(now.residual) > limit) & (now.n_iterations < MAX_ITERATIONS)
@@ -132,7 +118,7 @@ def _conjugate_gradients(
         better = precondition(residual)
         product = jnp.vdot(residual, better)
         search = better + product / now.product * now.search
-        direction = now.own_direction + length * transposed
+        direction = jax.tree.map(lambda d, t: d + length * t, now.direction, transposed)
         return _Iterate(direction, residual, search, product, now.n_iterations + 1)
 
     first = precondition(rhs)

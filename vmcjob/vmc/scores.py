@@ -1,7 +1,8 @@
 """Scores, the derivatives ∂ log|ψ|/∂θ of walkers: as a pair of products, or as a matrix."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +14,7 @@ from vmcjob.vmc.contracts import LogPsi, Params
 
 Vector = Float[jax.Array, " param"]
 PerWalker = Float[jax.Array, " walker"]
+Result = TypeVar("Result")
 
 # Of one chunk of scores while they are computed; their forward passes take about as much again.
 CHUNK_BYTES = 256 << 20
@@ -57,21 +59,33 @@ def score_matrix(
     log_psi: LogPsi,
     params: Params,
     r: Float[jax.Array, "walker elec 3"],
-    chunk_divisor: int = 1,
 ) -> Float[jax.Array, "walker param"]:
-    """∂ log|ψ|/∂θ of every walker of this device, not centred; walkers are taken in chunks.
-
-    These are as large as CHUNK_BYTES allows, divided by `chunk_divisor`.
-    """
+    """∂ log|ψ|/∂θ of every walker of this device, not centred; walkers are taken in chunks."""
     flat, unravel = ravel_pytree(params)
     gradient = jax.grad(lambda theta, one: log_psi(unravel(theta), one))
-    fitting = max(1, _fitting_rows(flat) // chunk_divisor)
-    if fitting >= len(r):
-        return jax.vmap(gradient, (None, 0))(flat, r)
-    most = min(fitting, -(-len(r) // MIN_CHUNKS))
-    size = _dividing(len(r), most)
+    return map_walkers(partial(gradient, flat), r)
+
+
+def map_walkers(
+    function: Callable[[Any], Result], walkers: Any, row_bytes: int = 0, chunk_divisor: int = 1
+) -> Result:
+    """`vmap(function)(walkers)`, in chunks of walkers as large as CHUNK_BYTES allows.
+
+    Args:
+        function: of one walker; `Any` is a tree of arrays.
+        walkers: the same with an axis of walkers.
+        row_bytes: what one walker takes; if 0, what comes out of the function.
+        chunk_divisor: chunks are smaller by this.
+    """
+    n = len(jax.tree.leaves(walkers)[0])
+    row_bytes = row_bytes or _bytes(jax.eval_shape(jax.vmap(function), walkers)) // n
+    fitting = max(1, CHUNK_BYTES // max(1, row_bytes) // chunk_divisor)
+    if fitting >= n:
+        return jax.vmap(function)(walkers)
+    most = min(fitting, -(-n // MIN_CHUNKS))
+    size = _dividing(n, most)
     size = size if 4 * size > most else most  # copies are less bad than walkers one by one
-    return jax.lax.map(lambda one: gradient(flat, one), r, batch_size=size)
+    return jax.lax.map(function, walkers, batch_size=size)
 
 
 def centred_columns(
@@ -83,7 +97,7 @@ def centred_columns(
     """
     mean = devices.mean(jnp.mean(matrix, axis=0))
     n = len(matrix)
-    if _fitting_rows(mean) >= n:
+    if _bytes(matrix) <= CHUNK_BYTES:
         return (matrix - mean) * scale
     size = _dividing(n, -(-n // MIN_CHUNKS))
 
@@ -96,9 +110,9 @@ def centred_columns(
     return jax.lax.fori_loop(0, n // size, replace, matrix)
 
 
-def _fitting_rows(row: Vector) -> int:
-    """How many rows of a matrix are one chunk."""
-    return CHUNK_BYTES // (row.size * row.dtype.itemsize)
+def _bytes(tree: Any) -> int:
+    """Of arrays, or of their shapes."""
+    return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _dividing(n: int, most: int) -> int:

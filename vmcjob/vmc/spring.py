@@ -17,16 +17,14 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Float
 
 from vmcjob.columns import Column
 from vmcjob.vmc import devices
+from vmcjob.vmc.centred_scores import EveryWalker, centred_scores
 from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
 from vmcjob.vmc.gram import solve_gram
 from vmcjob.vmc.schedule import Decay, Memory
-from vmcjob.vmc.scores import PerWalker, Vector, centred_columns, score_matrix
-
-HIGHEST = jax.lax.Precision.HIGHEST
+from vmcjob.vmc.scores import Vector
 
 
 class SpringState(NamedTuple):
@@ -44,7 +42,7 @@ class Spring:
         damping: λ, the same as in SR, or how it falls: as long as the memory is short, no later
             batch makes up for what this one has overdone, unless its local energies agree anyway.
         memory: μ, the part of the last direction that is kept, below 1.
-        chunk_divisor: of `score_matrix`.
+        chunk_divisor: of `map_walkers`.
     """
 
     columns: ClassVar[Mapping[str, Column]] = {
@@ -72,39 +70,30 @@ class Spring:
         """The direction d; inside pmap. See `Optimizer.propose`."""
         r = batch.r
         root = jnp.sqrt(devices.total(r.shape[0])).astype(r.dtype)
-        scores = score_matrix(self.log_psi, params, r, self.chunk_divisor)
-        scores = centred_columns(scores, 1.0 / root)
-        epsilon = batch.deviations / root
-        kept = self.memory(batch.step) * state.direction
-        unexplained = epsilon - jnp.matmul(scores, kept, precision=HIGHEST)
+        scores = centred_scores(self.log_psi, params, r, 1.0 / root, self.chunk_divisor)
+        epsilon = devices.concatenate(batch.deviations / root)
+        kept = scores.split(self.memory(batch.step) * state.direction)
         damping = self._damping(batch.step, epsilon)
-        solved = solve_gram(scores, unexplained, damping)
-        direction = kept + solved.direction
-        if self.metric == "euclidean":
-            square = jnp.vdot(direction, direction)
-        else:
-            square = devices.total(jnp.sum(jnp.matmul(scores, direction, precision=HIGHEST) ** 2))
+        solved = solve_gram(scores, epsilon - scores.apply(kept), damping)
+        parts = jax.tree.map(jnp.add, kept, solved.direction)
+        direction = scores.join(parts)
+        image = direction if self.metric == "euclidean" else scores.apply(parts)
         told = {
             "damping": jnp.asarray(damping, r.dtype),
             "condition": solved.condition,
             "gram_shift": solved.shift,
             "cg_iterations": solved.iterations,
         }
-        return Proposal(direction, square, 2.0 * _from_rows(scores, epsilon), told=told)
+        gradient = 2.0 * scores.join(scores.apply_transpose(epsilon))
+        return Proposal(direction, jnp.vdot(image, image), gradient, told=told)
 
     def remember(self, proposal: Proposal, made: Made) -> SpringState:
         """The direction, however far it was gone."""
         del made
         return SpringState(proposal.direction)
 
-    def _damping(self, step: Array, epsilon: PerWalker) -> float | Array:
+    def _damping(self, step: Array, epsilon: EveryWalker) -> float | Array:
         """λ of a step; one that falls is not above the batch's variance Σ ε² either."""
         if not isinstance(self.damping, Decay):
             return self.damping
-        variance = devices.total(jnp.sum(epsilon**2))
-        return jnp.clip(variance, self.damping.minimum, self.damping(step))
-
-
-def _from_rows(scores: Float[Array, "walker param"], weights: PerWalker) -> Vector:
-    """Oᵀ w over the walkers of all devices."""
-    return devices.total(jnp.matmul(weights, scores, precision=HIGHEST))
+        return jnp.clip(jnp.sum(epsilon**2), self.damping.minimum, self.damping(step))

@@ -1,0 +1,191 @@
+"""The centred scores O of the walkers of all devices, as products with them; inside pmap.
+
+What dense layers have as factors (`layers`) stays factors, each device with its own walkers'. The
+rest is a matrix, of which each device has some columns, for all walkers: none of them ever holds
+the scores of all walkers, and each does its share of every product.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array
+from jaxtyping import Float
+
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import LogPsi, Params
+from vmcjob.vmc.layers import Factors, Kernel, Leaf, split_gradient
+from vmcjob.vmc.scores import CHUNK_BYTES, Vector, centred_columns, map_walkers
+
+HIGHEST = jax.lax.Precision.HIGHEST
+
+# Products of two rows' factors are summed one by one, which costs as much as so many multiplied.
+SUM_COST = 96
+
+EveryWalker = Float[Array, " every"]  # of all devices, on each of them
+Gram = Float[Array, "every every"]
+
+
+class Parts(NamedTuple):
+    """A vector like the parameters, apart as the scores are."""
+
+    columns: Float[Array, " column"]  # this device's
+    kernels: tuple[Float[Array, "left right"], ...]
+
+
+@dataclass(frozen=True)
+class CentredScores:
+    """O, its rows the walkers of all devices, each of which has the same kernels.
+
+    Args:
+        columns: of the parameters that are in no kernel.
+        kernels: whose scores are left as factors.
+        factors: of these, this device's walkers'; not centred, as products with them are.
+        shapes: of all arrays of parameters.
+    """
+
+    columns: Float[Array, "every column"]
+    kernels: tuple[Kernel, ...]
+    factors: tuple[Factors, ...]
+    shapes: tuple[tuple[int, ...], ...]
+
+    def apply(self, parts: Parts) -> EveryWalker:
+        """O v."""
+        image = devices.total(jnp.matmul(self.columns, parts.columns, precision=HIGHEST))
+        if not self.factors:
+            return image
+        of_kernels = [
+            jnp.sum(jnp.matmul(f.a, matrix, precision=HIGHEST) * f.b, axis=(1, 2))
+            for f, matrix in zip(self.factors, parts.kernels, strict=True)
+        ]
+        every = devices.concatenate(sum(of_kernels[1:], of_kernels[0]))
+        return image + every - jnp.mean(every)
+
+    def apply_transpose(self, w: EveryWalker) -> Parts:
+        """Oᵀ w."""
+        columns = jnp.matmul(w, self.columns, precision=HIGHEST)
+        if not self.factors:
+            return Parts(columns, ())
+        own = (w - jnp.mean(w))[devices.own_walkers(len(self.factors[0].a))]
+        kernels = [
+            jnp.einsum("nki,nko->io", f.a, f.b * own[:, None, None], precision=HIGHEST)
+            for f in self.factors
+        ]
+        return Parts(columns, tuple(devices.total(kernels)))
+
+    def gram(self) -> Gram:
+        """O Oᵀ."""
+        gram = devices.total(jnp.matmul(self.columns, self.columns.T, precision=HIGHEST))
+        if not self.factors:
+            return gram
+        every = sum(map(_gram_of_kernel, self.factors[1:]), _gram_of_kernel(self.factors[0]))
+        every -= jnp.mean(every, axis=0)
+        return gram + every - jnp.mean(every, axis=1, keepdims=True)
+
+    def split(self, vector: Vector) -> Parts:
+        """A vector's parts."""
+        leaves = _cut(vector, self.shapes)
+        kernels = tuple(kernel.to_matrix(leaves[kernel.leaf]) for kernel in self.kernels)
+        rest = _flat([leaf for i, leaf in enumerate(leaves) if i not in self._in_kernels])
+        n_own = self.columns.shape[1]
+        padded = jnp.pad(rest, (0, n_own * devices.total(1) - len(rest)))
+        own = jax.lax.dynamic_slice_in_dim(padded, devices.index() * n_own, n_own)
+        return Parts(own, kernels)
+
+    def join(self, parts: Parts) -> Vector:
+        """The inverse of `split`."""
+        rest = devices.concatenate(parts.columns)
+        shapes = [shape for i, shape in enumerate(self.shapes) if i not in self._in_kernels]
+        leaves = _cut(rest, shapes)
+        for kernel, matrix in zip(self.kernels, parts.kernels, strict=True):
+            leaves.insert(kernel.leaf, kernel.to_leaf(matrix))
+        return _flat(leaves)
+
+    @property
+    def _in_kernels(self) -> set[int]:
+        return {kernel.leaf for kernel in self.kernels}
+
+
+def centred_scores(
+    log_psi: LogPsi,
+    params: Params,
+    r: Float[Array, "walker elec 3"],
+    scale: Array,
+    chunk_divisor: int = 1,
+) -> CentredScores:
+    """Those of this device's walkers r and of all others', times `scale`."""
+    gradient = split_gradient(log_psi, params, r[0])
+
+    def of_one(one: Float[Array, "elec 3"]) -> tuple[Vector, list[Factors]]:
+        rest, factors = gradient.evaluate(params, one)
+        return _flat(rest), factors
+
+    rows, factors = map_walkers(of_one, r, chunk_divisor=chunk_divisor)
+    return CentredScores(
+        devices.rows_to_columns(centred_columns(rows, scale)),
+        gradient.kernels,
+        tuple(Factors(f.a, f.b * scale) for f in factors),
+        tuple(leaf.shape for leaf in jax.tree.leaves(params)),
+    )
+
+
+def _gram_of_kernel(factors: Factors) -> Gram:
+    """Products of the scores of one kernel, not centred, in whichever way is sooner done."""
+    n_rows = factors.a.shape[1]
+    n_left, n_right = (factor.shape[2] for factor in factors)
+    every = Factors(*map(devices.concatenate, factors))
+    if n_rows**2 * (n_left + n_right + SUM_COST) < n_left * n_right:
+        return devices.concatenate(_products_of_factors(factors, every))
+    return devices.total(_products_of_scores(every))
+
+
+def _products_of_factors(own: Factors, every: Factors) -> Float[Array, "walker every"]:
+    """Σ_kl (a_k · a'_l) (b_k · b'_l) of this device's walkers with all."""
+
+    def of_one(one: Factors) -> EveryWalker:
+        a, b = (
+            jnp.einsum("ki,nli->kln", x, y, precision=HIGHEST)
+            for x, y in zip(one, every, strict=True)
+        )
+        return jnp.sum(a * b, axis=(0, 1))
+
+    n_every, n_rows, _ = every.a.shape
+    return map_walkers(of_one, own, 2 * n_rows**2 * n_every * own.a.dtype.itemsize)
+
+
+def _products_of_scores(every: Factors) -> Gram:
+    """The scores of some of the rows of the kernel's matrix, multiplied; all devices' are the sum.
+
+    As many rows at a time as are a chunk.
+    """
+    n_every, n_rows, n_left = every.a.shape
+    row_bytes = n_every * every.b.shape[2] * every.b.dtype.itemsize
+    n_own = -(-n_left // devices.total(1))
+    n_blocks = -(-n_own * row_bytes // CHUNK_BYTES)
+    n_own = -(-n_own // n_blocks) * n_blocks
+    padded = jnp.pad(every.a, ((0, 0), (0, 0), (0, n_own * devices.total(1) - n_left)))
+    own = jax.lax.dynamic_slice_in_dim(padded, devices.index() * n_own, n_own, axis=2)
+    blocks = jnp.moveaxis(own.reshape(n_every, n_rows, n_blocks, -1), 2, 0)
+
+    def add(gram: Gram, block: Float[Array, "every row left"]) -> tuple[Gram, None]:
+        scores = jnp.einsum("nki,nko->nio", block, every.b, precision=HIGHEST)
+        scores = scores.reshape(n_every, -1)
+        return gram + jnp.matmul(scores, scores.T, precision=HIGHEST), None
+
+    none = jnp.zeros((n_every, n_every), own.dtype)
+    return jax.lax.scan(add, none, blocks)[0]
+
+
+def _flat(leaves: Sequence[Leaf]) -> Vector:
+    return jnp.concatenate([leaf.ravel() for leaf in leaves]) if leaves else jnp.zeros(0)
+
+
+def _cut(vector: Vector, shapes: Sequence[tuple[int, ...]]) -> list[Leaf]:
+    """The inverse of `_flat`; what is left over, filled up with zeros, is dropped."""
+    ends = np.cumsum([math.prod(shape) for shape in shapes])
+    parts = jnp.split(vector, ends)
+    return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]
