@@ -9,15 +9,16 @@ import pytest
 from vmcjob.run.startup import MIN_THREADS
 
 PROGRAM = (
-    "import os; from vmcjob.run.startup import import_jax; import_jax(); print(os.environ['NPROC'])"
+    "import os; from vmcjob.run.startup import import_jax; import_jax(); print(os.environ[{!r}])"
 )
+OURS = "NPROC", "OPENBLAS_NUM_THREADS"
 
 
-def threads(**variables: str) -> int:
-    """The size of XLA's pool in a process with these variables."""
-    inherited = {name: value for name, value in os.environ.items() if name != "NPROC"}
+def threads(of: str = "NPROC", **variables: str) -> int:
+    """The size of XLA's pool, or another library's, in a process with these variables."""
+    inherited = {name: value for name, value in os.environ.items() if name not in OURS}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
+        [sys.executable, "-c", PROGRAM.format(of)],
         env=inherited | variables,
         capture_output=True,
         text=True,
@@ -36,3 +37,10 @@ def test_xla_has_more_threads_than_batches_that_wait_for_them() -> None:
 def test_who_sets_the_threads_is_heeded(wish: str) -> None:
     """A site may know better."""
     assert threads(NPROC=wish) == int(wish)
+
+
+def test_linear_algebra_has_one_thread_beside_those_of_xla() -> None:
+    """More of them wait for one another at full speed; but who wants them has them."""
+    name = "OPENBLAS_NUM_THREADS"
+    assert threads(name) == 1
+    assert threads(name, OPENBLAS_NUM_THREADS="2") == 2

@@ -11,14 +11,21 @@ the pool to do their parts: where as many batches run at once as there are threa
 ever. On two processors a run hung in two batches that did not depend on each other."""
 
 
-def import_jax() -> None:
-    """Import JAX; DeviceError where its parts do not fit together, or its settings are wrong."""
+def settle_threads() -> None:
+    """How many threads libraries have, where nobody has said so; before they are imported."""
     # XLA sizes its pool by this variable, or else by the processors that the process may use.
     try:
         processors = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
         processors = os.cpu_count() or 1
     os.environ.setdefault("NPROC", str(max(MIN_THREADS, processors)))
+    # OpenBLAS's own threads wait at full speed for the next factorisation, and keep XLA's waiting.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def import_jax() -> None:
+    """Import JAX; DeviceError where its parts do not fit together, or its settings are wrong."""
+    settle_threads()
     try:
         importlib.import_module("jax")
     except Exception as error:

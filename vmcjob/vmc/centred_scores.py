@@ -78,8 +78,8 @@ class CentredScores:
         return Parts(columns, tuple(devices.total(kernels)))
 
     def gram(self) -> Gram:
-        """O Oᵀ."""
-        gram = devices.total(jnp.matmul(self.columns, self.columns.T, precision=HIGHEST))
+        """O Oᵀ on and above its diagonal; below it, whatever was at hand."""
+        gram = devices.total(_upper_product(self.columns))
         if not self.factors:
             return gram
         every = sum(map(_gram_of_kernel, self.factors[1:]), _gram_of_kernel(self.factors[0]))
@@ -131,6 +131,14 @@ def centred_scores(
         tuple(Factors(f.a, f.b * scale) for f in factors),
         tuple(leaf.shape for leaf in jax.tree.leaves(params)),
     )
+
+
+def _upper_product(x: Float[Array, "every column"]) -> Gram:
+    """x xᵀ on and above its diagonal: of its four quarters, three are multiplied."""
+    half = len(x) // 2
+    upper = jnp.matmul(x[:half], x.T, precision=HIGHEST)
+    lower = jnp.matmul(x[half:], x[half:].T, precision=HIGHEST)
+    return jnp.concatenate([upper, jnp.pad(lower, ((0, 0), (half, 0)))])
 
 
 def _gram_of_kernel(factors: Factors) -> Gram:

@@ -40,38 +40,42 @@ class SolvedGram(NamedTuple):
 def solve_gram(scores: CentredScores, rhs: EveryWalker, damping: float | Array) -> SolvedGram:
     """Oᵀ (O Oᵀ + λ)⁻¹ b with the walkers of all devices as rows; inside pmap.
 
-    With the Cholesky factor L, the condition number is at least max L_ii² / min L_ii².
+    With the Cholesky factor U, the condition number is at least max U_ii² / min U_ii².
     """
     factored = _factorise(scores.gram(), damping)
     end = _conjugate_gradients(scores, damping, factored.solve, rhs)
-    diagonal = jnp.diagonal(factored.lower)
+    diagonal = jnp.diagonal(factored.upper)
     condition = (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
     return SolvedGram(end.direction, condition, factored.shift, end.n_iterations.astype(rhs.dtype))
 
 
 class _Factored(NamedTuple):
-    """A Cholesky factor L of a Gram matrix plus λ, plus a shift."""
+    """A Cholesky factor U of a Gram matrix plus λ, plus a shift: Uᵀ U."""
 
-    lower: Gram
+    upper: Gram
     shift: Float[Array, ""]
 
     def solve(self, v: EveryWalker) -> EveryWalker:
-        """(L Lᵀ)⁻¹ v."""
-        return jax.scipy.linalg.cho_solve((self.lower, True), v)
+        """(Uᵀ U)⁻¹ v."""
+        return jax.scipy.linalg.cho_solve((self.upper, False), v)
 
 
 def _factorise(gram: Gram, damping: float | Array) -> _Factored:
-    """G + λ + shift factorised, with no shift if that is enough."""
+    """G + λ + shift factorised, with no shift if that is enough; of G, the upper triangle counts.
+
+    What LAPACK calls the lower factor of a matrix that lies column by column is the upper one of
+    the same matrix row by row: so nothing is transposed on its way there and back.
+    """
     trace = jnp.trace(gram)
     least = jnp.finfo(gram.dtype).eps * trace
 
     def factor(shift: Array) -> Gram:
         shifted = gram + (damping + shift) * jnp.eye(len(gram), dtype=gram.dtype)
-        return jax.lax.linalg.cholesky(shifted, symmetrize_input=False)
+        return jax.scipy.linalg.cho_factor(shifted)[0]
 
     def has_failed(tried: tuple[Array, _Factored]) -> Bool[Array, ""]:
         n_shifts, factored = tried
-        is_whole = jnp.all(jnp.isfinite(jnp.diagonal(factored.lower)))
+        is_whole = jnp.all(jnp.isfinite(jnp.diagonal(factored.upper)))
         # A sum that is not a number is none of the shift's business.
         return ~is_whole & jnp.isfinite(trace) & (n_shifts < MAX_SHIFTS)
 

@@ -54,7 +54,7 @@ def shortened(
 
     # What is not a number is not too small either: the step is then refused as a whole, outside.
     halvings, ess = jax.lax.while_loop(
-        lambda tried: tried[1] < least,
+        lambda tried: (tried[1] < least) & (tried[0] <= MAX_HALVINGS),
         lambda tried: at(tried[0] + 1),
         at(jnp.zeros((), jnp.int32)),
     )
