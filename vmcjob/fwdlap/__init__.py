@@ -19,18 +19,18 @@ from vmcjob.fwdlap.api import (
     zero_tangent_from_primal,
 )
 from vmcjob.fwdlap.chunks import chunk_size, over_walkers, peak_bytes
-from vmcjob.fwdlap.linalg import inverse_factors
+from vmcjob.fwdlap.determinant import slogdet
 
 __all__ = [
     "Jet",
     "chunk_size",
     "derivatives",
-    "inverse_factors",
     "lap",
     "lap_partial",
     "laplacian",
     "over_walkers",
     "peak_bytes",
+    "slogdet",
     "zero_tangent_from_primal",
 ]
 

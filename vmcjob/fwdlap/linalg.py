@@ -18,9 +18,12 @@ HIGHEST = lax.Precision.HIGHEST
 # Matrices up to this size are multiplied element by element.
 MAX_WRITTEN_OUT = 5
 
+ELIMINATION = "eliminated_slogdet"
+"""The function of `determinant` that is a slogdet too."""
+
 
 def is_slogdet(eqn: Any) -> bool:
-    """Whether a custom_jvp call is `jnp.linalg.slogdet`, or does nothing but call it.
+    """Whether a custom_jvp call is a slogdet, JAX's or ours, or does nothing but call it.
 
     Found by the text of what is computed in the end: a wrapper may bring a derivative of its own
     for first order, which is that of log|det| all the same.
@@ -28,7 +31,8 @@ def is_slogdet(eqn: Any) -> bool:
     avals = [v.aval for v in (*eqn.invars, *eqn.outvars)]
     if len(avals) != 3 or avals[0].ndim < 2 or avals[1].shape != avals[0].shape[:-2]:
         return False
-    return _innermost(eqn.params["call_jaxpr"]) == _slogdet_text(avals[0].shape, avals[0].dtype)
+    known = ELIMINATION, _slogdet_text(avals[0].shape, avals[0].dtype)
+    return _innermost(eqn.params["call_jaxpr"]) in known
 
 
 @cache
@@ -37,10 +41,12 @@ def _slogdet_text(shape: tuple[int, ...], dtype: Any) -> str:
 
 
 def _innermost(closed: Any) -> str:
-    """The text of a function behind all functions that only call the next one."""
+    """The text of a function behind all functions that only call the next one; or ELIMINATION."""
     jaxpr, _ = open_jaxpr(closed)
     if len(jaxpr.eqns) == 1:
         called = jaxpr.eqns[0].params
+        if called.get("name") == ELIMINATION:
+            return ELIMINATION
         if body := called.get("jaxpr") or called.get("call_jaxpr"):
             return _innermost(body)
     return str(jaxpr)

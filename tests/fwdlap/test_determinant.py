@@ -1,0 +1,69 @@
+"""Determinants by elimination against NumPy's in double precision, and against JAX's own."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from vmcjob import fwdlap
+from vmcjob.fwdlap.determinant import ELIMINATED
+from vmcjob.fwdlap.linalg import is_slogdet
+
+SIZES = [1, 2, *ELIMINATED, ELIMINATED.stop]
+
+
+def matrices(n: int) -> np.ndarray:
+    """200 of them, among which are permutations, which have no first pivot, and steep rows."""
+    random = np.random.default_rng(n)
+    found = random.normal(size=(200, n, n))
+    found[:20] = [np.eye(n)[random.permutation(n)] for _ in range(20)]
+    found[20:40] *= 10.0 ** random.uniform(-20, 5, size=(20, n, 1))
+    return found.astype(np.float32)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_it_is_the_determinant(n: int) -> None:
+    """To what rounding makes of it, by its condition, and of the logarithms of its steep rows."""
+    a = matrices(n)
+    sign, log_abs = jax.jit(fwdlap.slogdet)(a)
+    exact_sign, exact = np.linalg.slogdet(a.astype(np.float64))
+    wide = a.astype(np.float64) / np.abs(a).max(axis=-1, keepdims=True)
+    allowed = 20 * n * np.finfo(np.float32).eps * np.linalg.cond(wide)
+    assert np.all(np.abs(log_abs - exact) <= allowed + 1e-4)
+    np.testing.assert_array_equal(sign[allowed < 0.5], exact_sign[allowed < 0.5])
+
+
+@pytest.mark.parametrize("n", ELIMINATED)
+def test_a_singular_matrix_has_no_logarithm_and_no_derivative(n: int) -> None:
+    """As with JAX's own: its sign is zero, and nothing becomes NaN."""
+    a = matrices(n)[100]
+    for singular in (np.zeros_like(a), np.where(np.arange(n)[:, None] == 1, 0.0, a)):
+        sign, log_abs = fwdlap.slogdet(jnp.asarray(singular))
+        assert (float(sign), float(log_abs)) == (0.0, -np.inf)
+        change = jax.grad(lambda x: fwdlap.slogdet(x)[1])(jnp.asarray(singular))
+        np.testing.assert_array_equal(change, 0.0)
+
+
+@pytest.mark.parametrize("n", [2, 4, ELIMINATED.stop])
+def test_its_laplacian_is_that_of_jax(n: int, float64) -> None:
+    """Of one and of many at once."""
+    weights = np.random.default_rng(1).normal(size=(6, n, n))
+
+    def of(slogdet):
+        return lambda x: slogdet(jnp.sin(jnp.tensordot(x, weights, 1)) + jnp.eye(n))[1]
+
+    x = jnp.asarray(np.random.default_rng(2).normal(size=(5, 6)))
+    found = jax.vmap(fwdlap.laplacian(of(fwdlap.slogdet)))(x)
+    hessians = jax.vmap(jax.hessian(of(jnp.linalg.slogdet)))(x)
+    gradients = jax.vmap(jax.grad(of(jnp.linalg.slogdet)))(x)
+    np.testing.assert_allclose(found.laplacian, np.trace(hessians, axis1=1, axis2=2), rtol=1e-8)
+    np.testing.assert_allclose(found.gradient, gradients, rtol=1e-8)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_the_rule_for_determinants_knows_it(n: int) -> None:
+    """Alone and of a batch: the walk along derivatives would be many times slower."""
+    a = jnp.asarray(matrices(n)[:3])
+    for function, x in ((fwdlap.slogdet, a), (jax.vmap(fwdlap.slogdet), a)):
+        (eqn,) = jax.make_jaxpr(function)(x).eqns
+        assert is_slogdet(eqn)
