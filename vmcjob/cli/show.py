@@ -4,10 +4,13 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
+from vmcjob.cli.parts import show_parts
 from vmcjob.cli.screen import draw_table, put_drawn, put_json
 from vmcjob.cli.status import format_step, row_document
 from vmcjob.cli.text import (
@@ -38,13 +41,26 @@ EVENT_COLUMNS = [
 
 @app.command(cls=Command)
 def show(
-    selector: Selector, site: SiteProfile = None, runs: RunsRoot = None, as_json: AsJson = False
+    selector: Selector,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="Time a training step here: where its time goes.")
+    ] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Show all about one run: attempts, versions, spec, script."""
+    """Show all about one run: attempts, versions, spec, script.
+
+    With --parts, how long the parts of a training step take on this machine, from the last commit
+    on, in percent and in passes of log|psi| over all walkers. Nothing of the run is changed.
+    """
     from vmcjob.scheduler import Watch
     from vmcjob.status import examine
 
     run = select_run(selector, site, runs)
+    if parts:
+        show_parts(run, as_json=as_json)
+        return
     slurm = Watch()
     row, record = examine(run, slurm.look([run])), run.read_record()
     errors: list[VmcJobError] = [slurm.error] if slurm.error else []

@@ -55,7 +55,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
 
     Raises what `Worker.run` raises, and errors meant for the user.
     """
-    spec = _read_spec(run_dir)
+    spec = read_own_spec(run_dir)
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
@@ -65,12 +65,12 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
         log.info("%s", line)
     if worker.warning:
         log.warning(worker.warning)
-    log.info("%s on %s, from %s", run_dir.path.name, _device_names(), worker.standing)
+    log.info("%s on %s, from %s", run_dir.path.name, device_names(), worker.standing)
     found = worker.run()
     return "" if found is None else str(found)
 
 
-def _read_spec(run_dir: RunDir) -> JobSpec:
+def read_own_spec(run_dir: RunDir) -> JobSpec:
     """The run's spec; RunDirError if it is not the one that the run is named after."""
     spec = load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path))
     record = run_dir.read_record()
@@ -183,7 +183,7 @@ def _provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
         "versions": {"vmcjob": __version__} | _versions(),
         "host": socket.gethostname(),
         "platform": platform.platform(),
-        "devices": _device_names(),
+        "devices": device_names(),
         "image_sha256": os.environ.get(IMAGE_SHA256),
         "start_from": start
         and {"run_id": spec.train.start_from, "phase": start.phase, "step": start.step},
@@ -201,7 +201,8 @@ def _versions() -> dict[str, str]:
     return installed
 
 
-def _device_names() -> str:
+def device_names() -> str:
+    """Of this process, by kind, and of how many ranks that are alike."""
     kinds = [device.device_kind for device in jax.local_devices()]
     names = ", ".join(f"{kinds.count(kind)} × {kind}" for kind in sorted(set(kinds)))
     return names if ranks.count() == 1 else f"{ranks.count()} ranks of {names}"
