@@ -44,7 +44,8 @@ def test_a_ruined_state_is_told_in_every_way_that_it_shows() -> None:
     assert found[1].endswith(" mHa above the end of its training")
     assert found[2].startswith("its variance is 1")
     assert found[2].endswith("times the lowest of its training")
-    assert len(found) == 3
+    assert found[3].endswith("hartree², is more than its energy squared")
+    assert len(found) == 4
 
 
 @pytest.mark.parametrize("above", [0.0, 0.5e-3])
@@ -70,10 +71,29 @@ def test_a_step_that_carries_the_mean_is_named(outlier: float) -> None:
     assert named in judge(TRAINED, series(energies))
 
 
-def test_a_run_without_training_is_judged_by_its_outliers_only() -> None:
-    """A fitted network may lie above Hartree-Fock, as nobody has improved it."""
-    nothing = series(np.empty(0))
-    assert judge(nothing, series(noise(HARTREE_FOCK + 0.1))) == ()
+@pytest.mark.parametrize("n_train", [0, 9])
+def test_a_short_training_excuses_no_energy_above_hartree_fock(n_train: int) -> None:
+    """A fit alone lies above it too: true, and no result."""
+    found = judge(series(noise(LEVEL, n_train)), series(noise(HARTREE_FOCK + 0.1)))
+    assert len(found) == 1
+    assert found[0].endswith("above Hartree-Fock")
+
+
+def test_a_wreck_is_one_without_hartree_fock_too() -> None:
+    """An energy of 66 hartree for helium, and a variance of 2.6e5, were once called converged."""
+    wreck = series(noise(66.0, sigma=5.0), variance=2.6e5)
+    (found,) = findings(series(np.empty(0)), wreck, estimate(wreck["energy"]), None)
+    assert found.startswith("its variance, 2.")
+    assert found.endswith("e+05 hartree², is more than its energy squared")
+
+
+def test_a_training_of_some_tens_of_steps_is_compared_with_its_end() -> None:
+    """By ten steps at least, where a tenth of it would be fewer."""
+    found = judge(series(noise(LEVEL, 80)), series(noise(LEVEL + 0.04), variance=0.09))
+    assert [each.partition(" ")[0] for each in found] == ["lies", "its"]
+    falling = series(noise(LEVEL, 80) + np.linspace(0.4, 0.0, 80))
+    (fallen,) = judge(falling, series(noise(LEVEL)))
+    assert fallen.endswith(" mHa over the last 10 steps")
 
 
 def test_a_constant_energy_has_no_outliers() -> None:

@@ -20,7 +20,7 @@ MAX_FALL = 1.6e-3
 MAX_VARIANCE_RATIO = 4.0
 """Of the evaluation's variance to the training's lowest; both are medians over steps."""
 MIN_TAIL = 10
-"""Steps that a tenth of a training must have to be judged."""
+"""Steps that the end of a training has at least, if that is to be judged."""
 MIN_OUTLIER = 8.0
 """In robust standard deviations: what a step must be off to be called an outlier."""
 MAX_SHIFT = 0.5
@@ -38,17 +38,22 @@ def findings(
     Args:
         train, evaluate: the columns of both series, "energy" in hartree and "variance" among them.
         energy: of the evaluation.
-        hartree_fock: the energy of the start, hartree.
+        hartree_fock: an energy that any trained state should be below, hartree.
     """
     found = [*_outliers(evaluate["energy"], energy.error)]
-    n_tail = len(train["energy"]) // 10
-    if n_tail == 0:
-        return tuple(found)
     if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
         found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
-    if n_tail >= MIN_TAIL:
+    if len(train["energy"]) >= 2 * MIN_TAIL:
+        n_tail = max(MIN_TAIL, len(train["energy"]) // 10)
         found += _against_training(train, evaluate, energy, n_tail)
-    return tuple(found)
+    return (*found, *_scatter(evaluate["variance"], energy.mean))
+
+
+def _scatter(variance: np.ndarray, energy: float) -> Iterator[str]:
+    """Local energies as far from their mean as that is from zero: no state of any use."""
+    # A median is at most twice a mean, which is sooner found.
+    if 2.0 * float(np.mean(variance)) > energy**2 and (middle := np.median(variance)) > energy**2:
+        yield f"its variance, {middle:.3g} hartree², is more than its energy squared"
 
 
 def _against_training(
@@ -61,9 +66,10 @@ def _against_training(
     ratio = _variance_ratio(train["variance"], evaluate["variance"], n_tail)
     if ratio > MAX_VARIANCE_RATIO:
         yield f"its variance is {ratio:.0f} times the lowest of its training"
-    fall, error = last_fall(train["energy"])
+    fall, error = _fall(train["energy"][-2 * n_tail :])
     if fall > max(MAX_FALL, CERTAIN * error):
-        yield f"its training was still falling, by {_mha(fall)} over the last tenth"
+        part = "tenth" if n_tail > MIN_TAIL else f"{n_tail} steps"
+        yield f"its training was still falling, by {_mha(fall)} over the last {part}"
 
 
 def last_fall(energies: np.ndarray) -> tuple[float, float]:

@@ -68,6 +68,23 @@ def test_what_was_committed_is_the_measure_of_what_follows() -> None:
     assert watch.judge(rows(np.full(10, -0.5)), 210) == (False, None)
 
 
+@pytest.mark.parametrize("n_good", [1, 10])
+def test_a_ruin_in_the_first_steps_is_an_explosion(n_good: int) -> None:
+    """Measured by the state that a training begins with, else the ruin would be the measure."""
+    watch = ExplosionWatch(BOUND, N_WALKERS)
+    good = -0.9 + RNG.normal(0.0, 0.009, n_good)
+    ruined = np.full(30, -0.3) + RNG.normal(0.0, 0.05, 30)
+    judgement = watch.judge(rows(np.concatenate([good, ruined])), n_good + 30)
+    assert judgement.explosion == n_good + 1
+
+
+def test_first_steps_may_rise_a_little() -> None:
+    """By a standard deviation of the local energy of a walker, 0.1 hartree here."""
+    watch = ExplosionWatch(BOUND, N_WALKERS)
+    medians = np.array([-0.9, *np.full(18, -0.82)])
+    assert watch.judge(rows(medians), 19) == (False, None)
+
+
 def test_one_lost_walker_is_no_explosion() -> None:
     """Its 268 hartree move the mean of the batch for tens of steps, and the median not at all."""
     watch = ExplosionWatch(BOUND, N_WALKERS)

@@ -17,7 +17,9 @@ from tests.run.harness import (
     signal_when,
     start,
 )
+from vmcjob.run.attempt import hartree_fock_to_compare
 from vmcjob.rundir import Phase, RunDir
+from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.store import RunStore
 
 SPEC = HELIUM.replace("[pretrain]\nsteps = 0", '[pretrain]\nsteps = 400\nbasis = "6-31g"').replace(
@@ -107,3 +109,23 @@ def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Pa
     assert code == 0, log
     assert "Hartree-Fock" not in log
     assert_same(results(run), results(undisturbed))
+
+
+def test_a_run_that_does_not_begin_with_hartree_fock_is_compared_with_it() -> None:
+    """Else nobody could tell that it has come to nothing."""
+    record = hartree_fock_to_compare(spec_of(HELIUM))
+    assert record is not None
+    assert record.attributes["energy"] == pytest.approx(-2.855160, abs=1e-5)
+
+
+def test_where_there_is_no_hartree_fock_a_run_goes_without(caplog) -> None:
+    """No basis knows element 118, and nobody asked for one."""
+    caplog.set_level("INFO", "vmcjob")
+    heavy = HELIUM.replace('"He"', '"Og"')
+    assert hartree_fock_to_compare(spec_of(heavy)) is None
+    assert "no Hartree-Fock energy to compare with: " in caplog.text
+
+
+def spec_of(text: str) -> JobSpec:
+    """Its only point."""
+    return parse_spec(text, "test.toml").points[0].spec

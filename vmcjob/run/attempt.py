@@ -59,7 +59,8 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
-    make_calculation = partial(build, start=_recorded_start(store))
+    fitted = _recorded_start(store) if spec.pretrain.steps else None
+    make_calculation = partial(build, start=fitted)
     worker = Worker(spec, make_calculation, store, stop, heartbeat, start and start.arrays)
     for line in describe_blocks(worker.calculation):
         log.info("%s", line)
@@ -126,7 +127,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         provenance=_provenance(spec, start),
         layout=layout,
         ansatz_version=ANSATZ_VERSION,
-        hartree_fock=_start(spec) if spec.pretrain.steps else None,
+        hartree_fock=_start(spec) if spec.pretrain.steps else hartree_fock_to_compare(spec),
     )
 
 
@@ -165,6 +166,15 @@ def _start(spec: JobSpec) -> HartreeFockRecord:
     if found.casscf_energy is not None:
         attributes["casscf_energy"] = found.casscf_energy
     return HartreeFockRecord(attributes, {"up": found.up, "down": found.down})
+
+
+def hartree_fock_to_compare(spec: JobSpec) -> HartreeFockRecord | None:
+    """Hartree–Fock of a run that does not begin with it: what it comes to is compared with it."""
+    try:
+        return _start(spec)
+    except RunDirError as error:
+        log.info("no Hartree-Fock energy to compare with: %s", error)
+        return None
 
 
 def _recorded_start(store: RunStore | Replica) -> HartreeFock | None:

@@ -13,6 +13,7 @@ import numpy as np
 WINDOW = 100
 """Steps that say how large the fluctuations are; strange ones are not among them."""
 MIN_WINDOW = 20
+"""Fewer steps tell of fluctuations only what the walkers of a step do."""
 PERSISTENCE = 5
 """Strange steps in a row that are an explosion: fewer may be a passing fluctuation."""
 MAX_DEVIATION = 12.0
@@ -22,6 +23,9 @@ MIN_RISE = 5e-3
 MIN_SPREAD = 0.5
 """In standard deviations of the local energy of a walker: nor is what rises by less than that, as
 the first steps of a training may before they find their way."""
+FIRST_SPREAD = 1.0
+"""The same for a training's first steps, of which the very first is the state it begins with."""
+SIGMA_OF_MEDIAN = 1.2533  # of a normal distribution, in standard errors of its mean
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 
 
@@ -72,15 +76,19 @@ class ExplosionWatch:
         return Judgement(self._n_strange > 0, None)
 
     def _is_strange(self, median: float, energy: float) -> bool:
-        if len(self._medians) < MIN_WINDOW:
+        if not self._medians:
             return False
         past = np.array(self._medians)
         centre = np.median(past)
-        sigma = SIGMA_PER_MAD * np.median(np.abs(past - centre))
         # The variance of before: a walker in a pole brings its own, and would excuse itself.
         spread = np.sqrt(np.median(self._variances))
-        rise = max(MAX_DEVIATION * sigma, MIN_RISE, MIN_SPREAD * spread)
-        lowest = self._bound - MAX_DEVIATION * spread / np.sqrt(self._n_walkers)
+        of_mean = spread / np.sqrt(self._n_walkers)
+        if len(past) < MIN_WINDOW:
+            sigma, least = SIGMA_OF_MEDIAN * of_mean, FIRST_SPREAD * spread
+        else:
+            sigma, least = SIGMA_PER_MAD * np.median(np.abs(past - centre)), MIN_SPREAD * spread
+        rise = max(MAX_DEVIATION * sigma, MIN_RISE, least)
+        lowest = self._bound - MAX_DEVIATION * of_mean
         return bool(median > centre + rise or energy < lowest)
 
 
