@@ -60,7 +60,7 @@ def course(job: Path, root: Path, environment: dict[str, str]) -> Course:
     began = time.time()
     command = [sys.executable, "-m", "vmcjob", "submit", str(job), "--local", "--runs", str(root)]
     subprocess.run([*command, "--follow"], env=environment, check=True, stdout=subprocess.DEVNULL)
-    (path,) = root.glob("*/run.zarr")
+    (path,) = root.glob(f"{job.stem}-*/run.zarr")
     store = RunStore.open(path, run_id=path.parent.name)
     train, evaluate = store.series("train"), store.series("evaluate")
     events = (path.parent / "attempts.jsonl").read_text().splitlines()
@@ -85,6 +85,7 @@ def main() -> None:
     parser.add_argument("jobs", nargs="+", type=Path)
     parser.add_argument("--core", type=int, help="the one to use")
     parser.add_argument("--starts", type=int, default=1)
+    parser.add_argument("--runs", type=Path, help="where the runs are kept; else they are not")
     options = parser.parse_args()
     if options.core is not None:
         os.sched_setaffinity(0, {options.core})
@@ -96,7 +97,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory() as scratch:
             environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": f"{scratch}/cache"}
             found = [
-                course(job, Path(scratch) / str(number), environment)
+                course(job, (options.runs or Path(scratch)) / str(number), environment)
                 for number in range(options.starts)
             ]
         configure_jax(spec.numerics)
