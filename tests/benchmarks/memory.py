@@ -25,6 +25,7 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.phases import Phase
 
 GIB = 2**30
+QUICKLY = {"xla_llvm_disable_expensive_passes": True}  # which come after what is looked at here
 SHOWN = Phase.WARMUP, Phase.TRAIN, Phase.EVALUATE
 RING = {"C": 2.640, "H": 4.688}  # distances from the middle of benzene, bohr
 SYSTEMS = {
@@ -67,17 +68,17 @@ class Account(NamedTuple):
         return self.given + self.temporary
 
 
-class _Accounting:
-    """In the place of a program on all devices: it is compiled, and answers with its account."""
+class Compiling:
+    """In the place of a program on all devices: it is compiled, and answers with the result."""
 
     def __init__(self, fn: Callable[..., Any], donate_argnums: tuple[int, ...] = ()) -> None:
         self._program: Any = jax.pmap(
             fn, axis_name=devices.AXIS, in_axes=(0, None), donate_argnums=donate_argnums
         )
 
-    def __call__(self, sliced: Any, shared: Any) -> tuple[Account, None]:
-        found = self._program.lower(sliced, shared).compile().memory_analysis()
-        return Account(found.argument_size_in_bytes, found.temp_size_in_bytes), None
+    def __call__(self, sliced: Any, shared: Any) -> tuple[Any, None]:
+        """Of these arguments; `jax.stages.Compiled` where a state would be."""
+        return self._program.lower(sliced, shared).compile(QUICKLY), None
 
 
 def accounts(
@@ -96,10 +97,11 @@ def accounts(
     calculation = build(point.spec)
     state = calculation.initial_state()
     as_on_a_gpu = patch.object(chunks, "CACHE_BYTES", chunks.DEVICE_BYTES)
-    with patch.object(devices, "pmap", _Accounting), as_on_a_gpu:
+    with patch.object(devices, "pmap", Compiling), as_on_a_gpu:
         for phase in phases:
-            found: Any = calculation.step_of(phase)(state, jnp.asarray(0))[0]
-            yield found
+            compiled: Any = calculation.step_of(phase)(state, jnp.asarray(0))[0]
+            found = compiled.memory_analysis()
+            yield Account(found.argument_size_in_bytes, found.temp_size_in_bytes)
 
 
 def main() -> None:
