@@ -7,9 +7,8 @@
 Hydrogen chains with the default networks; what came of it stands in README.md beside this file.
 Times of electrons are what the processor needs, in the fastest of some turns, so that nothing that
 goes on beside counts; they mean most where there is one core, as under `taskset -c 0`. Bytes are
-XLA's account of a step's program compiled with as many walkers at a time as an accelerator would take:
-what it needs beside what it is given. What the JSON file has already is not measured
-again.
+what a step's program needs beside what it is given, by XLA's account, compiled with as many walkers
+at a time as an accelerator would take. What the JSON file has already is not measured again.
 
 Devices are processes with a core each, for the devices that XLA makes of one process share their
 threads. A run of one is compared with a run of two that share twice as many walkers, and with two
