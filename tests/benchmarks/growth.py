@@ -7,9 +7,8 @@
 Hydrogen chains with the default networks; what came of it stands in README.md beside this file.
 Times of electrons are what the processor needs, in the fastest of some turns, so that nothing that
 goes on beside counts; they mean most where there is one core, as under `taskset -c 0`. Bytes are
-XLA's account of a program compiled with as many walkers at a time as an accelerator would take:
-what it needs at one time beside what it is given. What the JSON file has already is not measured
-again.
+what a step's program needs beside what it is given, by XLA's account, compiled with as many walkers
+at a time as an accelerator would take. What the JSON file has already is not measured again.
 
 Devices are processes with a core each, for the devices that XLA makes of one process share their
 threads. A run of one is compared with a run of two that share twice as many walkers, and with two
@@ -76,9 +75,6 @@ def chain(n_electrons: int, ansatz: str, optimizer: str, n_walkers: int) -> JobS
     text = SPEC.format(atoms=atoms, ansatz=ansatz, optimizer=optimizer, walkers=n_walkers)
     (point,) = parse_spec(text, "chain.toml").points
     return point.spec
-
-
-# --- with electrons
 
 
 def warmed_up(spec: JobSpec) -> LoopState:
@@ -165,9 +161,6 @@ def measure_electrons(options: argparse.Namespace) -> None:
             keep(row, bytes_of(spec), options.json)
         jax.clear_caches()
     print_growth([rows[n] for n in sorted(rows)])
-
-
-# --- with devices
 
 
 @contextmanager
