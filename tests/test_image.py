@@ -110,3 +110,22 @@ def test_building_hands_over_to_the_recipes_of_a_checkout(tmp_path, programs):
     assert facts.labels == {}
     with pytest.raises(NotFoundError, match=r"build: no such file; is .* a checkout of vmcjob"):
         images.build(tmp_path, target, None)
+
+
+@pytest.mark.parametrize("kind", ["fifo", "device", "folder"])
+def test_what_is_no_file_is_not_waited_for(kind, tmp_path):
+    """A pipe has no end without a writer, and /dev/zero has none at all."""
+    path = tmp_path / "vmc.sif"
+    if kind == "fifo":
+        os.mkfifo(path)
+    elif kind == "folder":
+        path.mkdir()
+    else:
+        path.symlink_to("/dev/zero")
+    for call in (images.inspect, lambda path: images.verify(Image(path))):
+        with pytest.raises(ContainerError) as refusal:
+            call(path)
+        assert str(refusal.value) == (
+            f"{path}: is no regular file; an image is one, as vmcjob image build makes it"
+        )
+        assert refusal.value.exit_code == 6

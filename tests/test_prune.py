@@ -184,6 +184,7 @@ def test_selected_runs_are_pruned_alone(shell):
     give_job(old, "old-job", 40)
     assert prune(shell, "old") == [("log", old.path.name)]
     assert other.log_path.exists()
+    (shell.cwd / "elsewhere").mkdir()
     done = Shell(shell.cwd, {"VMCJOB_RUNS": "elsewhere"}).run("prune", str(other.path))
     assert done.returncode == 2
     assert "is not in" in done.stderr
@@ -271,3 +272,11 @@ def test_a_directory_that_is_not_equal_to_its_archive_stays_and_is_named(shell):
         assert f"copy  {equal.path.name}" in done.stdout or option == "--json"
         assert equal.store_path.is_dir() is is_there
     assert differs.store_path.is_dir()
+
+
+def test_runs_that_are_nowhere_are_not_found(shell):
+    """As by all other commands; where nobody looks by default, there is nothing to free."""
+    done = shell.run("prune", "--runs", "absent")
+    assert (done.returncode, done.stdout) == (4, "")
+    assert done.stderr == "absent: there is no such directory; --runs names it\n"
+    assert "freed 0 B in 0 files" in shell.run("prune").stderr

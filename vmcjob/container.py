@@ -99,7 +99,11 @@ def _refuse_outside(image: Path, folders: Sequence[str]) -> None:
 
 @cache
 def digest(path: Path) -> str:
-    """The sha256 of an image."""
+    """The sha256 of an image; ContainerError for what is no file, or makes a reader wait."""
+    if os.path.exists(path) and not os.path.isfile(path):
+        raise ContainerError(
+            f"{path}: is no regular file; an image is one, as vmcjob image build makes it"
+        )
     try:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()

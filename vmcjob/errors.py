@@ -29,6 +29,10 @@ class DeviceError(VmcJobError):
     """JAX cannot be started, or finds no device to compute on."""
 
 
+class ExportError(VmcJobError):
+    """The files of another program cannot be written."""
+
+
 class UsageError(VmcJobError):
     """The command line asks for something that cannot be."""
 

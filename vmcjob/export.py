@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import Any  # messages of protobuf
 
 import numpy as np
 
@@ -41,22 +42,40 @@ def write_events(store: RunStore, texts: Mapping[str, str], started: float, fold
     The file appears whole, in place of one of before. OSError where it cannot be written.
     """
     series = _series(store)
-    library, messages = (load(f"tensorboardX{part}", EXTRA) for part in ("", ".proto.summary_pb2"))
+    # Not by the library's writer: a thread of it ends at the first error, and waits for ever.
+    records = load("tensorboardX.record_writer", EXTRA)
     folder.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(prefix=".events.", dir=folder) as unfinished:
-        writer = library.FileWriter(unfinished)
-        for name, text in texts.items():
-            writer.add_summary(library.summary.text(name, text), 0, started)
-        for group, rows in series.items():
-            for step, seconds, numbers in _events(group, rows):
-                # One event for all numbers of a step: fewer bytes than one for each.
-                values = [
-                    messages.Summary.Value(tag=name, simple_value=x) for name, x in numbers.items()
-                ]
-                writer.add_summary(messages.Summary(value=values), step, started + seconds)
-        writer.close()
-        (file,) = Path(unfinished).iterdir()
+        file = Path(unfinished, EVENT_FILE)
+        writer = records.RecordWriter(str(file))
+        try:
+            for event in _events(series, texts, started):
+                writer.write(event.SerializeToString())
+            writer.flush()
+        finally:
+            writer.close()
         file.replace(folder / EVENT_FILE)
+
+
+def _events(
+    series: Mapping[str, Series], texts: Mapping[str, str], started: float
+) -> Iterator[Any]:
+    """All messages of an event file, the first one of which says what it is."""
+    library, messages, summaries = (
+        load(f"tensorboardX{part}", EXTRA)
+        for part in ("", ".proto.event_pb2", ".proto.summary_pb2")
+    )
+    yield messages.Event(wall_time=started, file_version="brain.Event:2")
+    for name, text in texts.items():
+        yield messages.Event(wall_time=started, step=0, summary=library.summary.text(name, text))
+    for group, rows in series.items():
+        for step, seconds, numbers in _numbers(group, rows):
+            # One event for all numbers of a step: fewer bytes than one for each.
+            values = [
+                summaries.Summary.Value(tag=name, simple_value=x) for name, x in numbers.items()
+            ]
+            summary = summaries.Summary(value=values)
+            yield messages.Event(wall_time=started + seconds, step=step, summary=summary)
 
 
 def _series(store: RunStore) -> dict[str, Series]:
@@ -74,7 +93,7 @@ def _scalars(rows: Series, columns: Mapping[str, Column]) -> Series:
     return {name: rows[name] for name in rows if name == "step" or not columns[name].axes}
 
 
-def _events(group: str, rows: Series) -> Iterator[tuple[int, float, dict[str, float]]]:
+def _numbers(group: str, rows: Series) -> Iterator[tuple[int, float, dict[str, float]]]:
     """The step of each row, the seconds since the run began, and its numbers by tag."""
     names = [name for name in rows if name != "step"]
     clock = rows.get("wall_time", np.zeros(len(rows["step"])))

@@ -13,7 +13,8 @@ import pytest
 from tests.cli.shell import Shell
 from tests.test_golden import CANCELLED, FINISHED, unpack
 from vmcjob import export
-from vmcjob.errors import UsageError
+from vmcjob.cli.export import export as export_runs
+from vmcjob.errors import ExportError, UsageError
 from vmcjob.export import EVENT_FILE
 from vmcjob.optional import load
 from vmcjob.store import RunStore
@@ -129,3 +130,15 @@ def test_without_the_library_one_sentence_says_how_to_get_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorboardX", None)
     with pytest.raises(UsageError, match=r"tensorboardX.*pip install 'vmcjob\[export\]'"):
         export.require_library()
+
+
+def test_a_full_disk_is_one_sentence_and_an_end(shell, tmp_path, monkeypatch):
+    """The library's own thread would end at the error, and all others wait for it for ever."""
+    file = load("tensorboardX.record_writer", export.EXTRA)
+    monkeypatch.setattr(file, "open_file", lambda _: open("/dev/full", "wb"))  # noqa: SIM115
+    with pytest.raises(ExportError) as refusal:
+        export_runs(tmp_path / "boards", [FINISHED, CANCELLED], runs=shell.runs)
+    folder = tmp_path / "boards" / FINISHED  # the older one
+    assert str(refusal.value) == f"{folder}: cannot be written: No space left on device"
+    assert refusal.value.exit_code == 1
+    assert list(folder.iterdir()) == []

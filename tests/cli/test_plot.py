@@ -1,5 +1,7 @@
 """plot, as users type it."""
 
+import errno
+import os
 import shutil
 from pathlib import Path
 
@@ -9,6 +11,8 @@ import pytest
 from tests.cli.shell import Shell, finish
 from tests.runs import make_record
 from tests.test_curve import DISTANCE, ENERGY
+from vmcjob.cli.plot import plot
+from vmcjob.errors import UsageError
 from vmcjob.rundir import RunDir
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
@@ -167,3 +171,21 @@ def test_without_runs_there_is_nothing_to_draw(tmp_path: Path) -> None:
     done = Shell(tmp_path).run("plot")
     assert done.returncode == 4
     assert "nothing to draw" in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["png", "svg", "pdf"])
+def test_a_full_disk_is_a_sentence_and_leaves_no_part_of_a_picture(
+    kind: str, finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As of `report`; what was in its place stays."""
+
+    def fail(_: int) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(os, "fsync", fail)
+    path = tmp_path / f"h.{kind}"
+    path.write_text("of before")
+    with pytest.raises(UsageError) as refusal:
+        plot(["h-0000000000"], runs=finished, output=path)
+    assert str(refusal.value) == f"{path}: cannot be written: No space left on device"
+    assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "of before")]

@@ -193,6 +193,19 @@ def test_a_table_overwrites_nothing_but_tables(results, path, sentence):
     assert (target.read_bytes() if target.is_file() else None) == before
 
 
+@pytest.mark.parametrize("name", ["out.json", "out.xlsx", "table.csv.gz"])
+def test_a_table_is_what_its_name_says_or_is_not_made(results, name):
+    """Nobody wants CSV in a file that is called JSON."""
+    done = results.run("aggregate", "-o", name)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == (
+        f"{name}: tables are .csv, .parquet or .nc; name it so, or - for CSV on standard output, "
+        "where --json prints JSON\n"
+    )
+    assert not (results.cwd / name).exists()
+    assert results.run("aggregate", "-o", "TABLE.CSV").stderr == "wrote TABLE.CSV\n"
+
+
 def test_a_table_may_replace_a_table_and_go_through_a_link(results):
     assert wrote(results)
     before = (results.cwd / "table.csv").read_text()

@@ -6,6 +6,7 @@ from typing import cast
 import numpy as np
 import pytest
 from matplotlib.container import ErrorbarContainer
+from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 from vmcjob.columns import Axis
@@ -19,7 +20,7 @@ from vmcjob.plot import (
     draw_curves,
     draw_observables,
     draw_overview,
-    save,
+    render,
 )
 from vmcjob.plot.panels import log_smoothed, smoothed
 from vmcjob.plot.style import MAX_POINTS, new_figure, our_style, thinned, use_log_axis
@@ -27,6 +28,11 @@ from vmcjob.stats import Estimate
 
 COLUMNS = ("step", "energy", "variance", "acceptance", "width")
 RANDOM = np.random.default_rng(5)
+
+
+def save(figure: Figure, path: Path) -> None:
+    """Write a figure as its name says."""
+    path.write_bytes(render(figure, path))
 
 
 def series(n: int, energy: float = -1.17) -> dict[str, np.ndarray]:

@@ -192,14 +192,33 @@ def test_a_disk_too_small_for_a_run_is_named_when_it_is_made(small_disk) -> None
     assert str(refusal.value).startswith(f"{small_disk}/he-")
 
 
+def caused(error: Exception, cause: Exception) -> Exception:
+    """An error that came from another one."""
+    error.__cause__ = cause
+    return error
+
+
+@pytest.fixture
+def without_settings(monkeypatch) -> None:
+    """An environment that says nothing to JAX."""
+    for name in [name for name in os.environ if name.startswith("JAX_")]:
+        monkeypatch.delenv(name)
+
+
 @pytest.mark.parametrize(
     ("error", "platforms", "sentence"),
     [
         (
             AssertionError(),
             "cuda",
-            "JAX finds no device to compute on with JAX_PLATFORMS=cuda: AssertionError, without a "
-            "word; see that the device is there and that jax was installed for it, or unset "
+            "JAX finds no device to compute on with JAX_PLATFORMS=cuda: JAX gives no reason; see "
+            "that the device is there and that jax was installed for it, or unset JAX_PLATFORMS",
+        ),
+        (
+            caused(AssertionError(), RuntimeError("no CUDA-capable device is detected\nmore")),
+            "cuda",
+            "JAX finds no device to compute on with JAX_PLATFORMS=cuda: no CUDA-capable device is "
+            "detected; see that the device is there and that jax was installed for it, or unset "
             "JAX_PLATFORMS",
         ),
         (
@@ -211,7 +230,7 @@ def test_a_disk_too_small_for_a_run_is_named_when_it_is_made(small_disk) -> None
     ],
 )
 def test_devices_that_jax_does_not_find_are_a_sentence(
-    error, platforms, sentence, tmp_path, monkeypatch
+    error, platforms, sentence, tmp_path, monkeypatch, without_settings
 ) -> None:
     """JAX's own words for a missing GPU are `AssertionError:` and nothing else."""
 
@@ -227,14 +246,15 @@ def test_devices_that_jax_does_not_find_are_a_sentence(
     assert (outcome.outcome, outcome.message) == (Outcome.FAILED, sentence)
 
 
-def test_a_jax_that_cannot_be_imported_is_a_sentence(tmp_path, monkeypatch) -> None:
+def test_a_jax_that_cannot_be_imported_is_a_sentence(
+    tmp_path, monkeypatch, without_settings
+) -> None:
     """A jaxlib of another release, or a setting that JAX cannot read."""
 
     def import_module(name: str) -> None:
         raise RuntimeError("jaxlib version 0.1 is newer than and incompatible with jax 0.0")
 
     monkeypatch.setattr("importlib.import_module", import_module)
-    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
     run = make_run(tmp_path)
     assert main(run.path) == 1
     outcome = run.read_outcome()

@@ -44,3 +44,19 @@ def test_linear_algebra_has_one_thread_beside_those_of_xla() -> None:
     name = "OPENBLAS_NUM_THREADS"
     assert threads(name) == 1
     assert threads(name, OPENBLAS_NUM_THREADS="2") == 2
+
+
+def test_a_setting_that_jax_cannot_read_is_named_with_all_others() -> None:
+    """JAX_PLATFORMS is not to blame for what another one says."""
+    program = (
+        "from vmcjob.errors import DeviceError\nfrom vmcjob.run.startup import import_jax\n"
+        "try:\n    import_jax()\nexcept DeviceError as error:\n    print(error)"
+    )
+    settings = {"JAX_PLATFORMS": "cpu", "JAX_ENABLE_X64": "bananas"}
+    inherited = {name: value for name, value in os.environ.items() if name[:4] != "JAX_"}
+    command = [sys.executable, "-c", program]
+    done = subprocess.run(command, env=inherited | settings, capture_output=True, text=True)
+    assert done.stdout == (
+        "JAX cannot be imported with JAX_ENABLE_X64=bananas, JAX_PLATFORMS=cpu: invalid truth "
+        "value 'bananas' for environment 'JAX_ENABLE_X64'\n"
+    )

@@ -1,14 +1,22 @@
 """The size of a job from closed formulas, held against what flax makes of it."""
 
 import math
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 
+from tests.test_golden import FINISHED, unpack
 from vmcjob.errors import SpecError
+from vmcjob.observables import TABLE, columns_of
 from vmcjob.run.calculation import build
-from vmcjob.spec import JobSpec, format_bytes, measure, parse_spec
+from vmcjob.run.optimizer import COLUMNS
+from vmcjob.spec import JobSpec, format_bytes, load_resolved, measure, parse_spec
+from vmcjob.spec.size import EVALUATE_COLUMNS, MORE_COLUMNS, OBSERVED_COLUMNS, TRAIN_COLUMNS
+from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+from vmcjob.store.layout import SERIES
 
 ATOMS = {
     "H": '[["H", 0, 0, 0]]',
@@ -88,7 +96,60 @@ atoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]
     remembered = {"spring": 1, "adam": 2}.get(optimizer, 0)
     assert size.parameters == 5306
     assert size.memory_bytes == 5306 * 4 + walkers + memory
-    assert size.store_bytes == 2 * (5306 * 4 * (1 + remembered) + walkers) + 10 * walkers
+    rows = 1000 * (13 + MORE_COLUMNS.get(optimizer, 0)) * 8 + 1000 * 5 * 8
+    checkpoints = 2 * (5306 * 4 * (1 + remembered) + walkers)
+    assert size.store_bytes == checkpoints + 10 * walkers + rows + 2**15
+
+
+def test_columns_are_as_many_as_a_store_has() -> None:
+    """Of every kind of optimizer, and of every observable: one more is one more to count here."""
+    assert 1 + len(SERIES["train"]) == TRAIN_COLUMNS
+    assert 1 + len(SERIES["evaluate"]) == EVALUATE_COLUMNS
+    more = {kind.kind: len(columns) for kind, columns in COLUMNS.items()}
+    assert {kind: n for kind, n in more.items() if n} == MORE_COLUMNS
+    assert {
+        name: sum(math.prod(column.shape) for column in columns_of([name]).values())
+        for name in TABLE
+    } == OBSERVED_COLUMNS
+
+
+@pytest.mark.parametrize("run_id", sorted({"kfac-f887501e79", FINISHED}))
+def test_a_store_is_about_as_large_as_was_said(run_id: str, tmp_path: Path) -> None:
+    """Runs of an earlier release, so small that what describes them is half of it."""
+    run = unpack(tmp_path).runs / run_id
+    spec = load_resolved((run / "spec.toml").read_text(), "spec.toml")
+    assert 0.5 < measure(spec).store_bytes / size_of(run / "run.zarr") < 2.0
+
+
+@pytest.mark.parametrize("observables", [(), ("density", "dipole")])
+def test_a_store_grows_with_its_steps(observables: tuple[str, ...], tmp_path: Path) -> None:
+    """Every row is written, with two checkpoints of as many numbers as there are parameters."""
+    names = ", ".join(f'"{name}"' for name in observables)
+    more = f"train.steps = 20_000\nevaluate = {{ steps = 30_000, observables = [{names}] }}"
+    spec = job("He", more=f'{more}\noptimizer.kind = "adam"\nsampler.walkers = 16')
+    layout = Layout(20_000, 30_000, 16, 2, 10, observed=columns_of(observables), observe_every=10)
+    store = RunStore.create(
+        tmp_path / "run.zarr", run_id="x", spec_text="", provenance={}, layout=layout
+    )
+    train = dict.fromkeys(layout.columns("train"), np.ones(20_000))
+    evaluate = dict.fromkeys(layout.columns("evaluate"), np.ones(30_000))
+    observed = {name: np.ones((3000, *column.shape)) for name, column in layout.observed.items()}
+    snapshots = [(3000 * (k + 1), np.zeros((16, 2, 3), np.float32)) for k in range(10)]
+    numbers = {"numbers": np.zeros(3 * measure(spec).parameters + 96, np.float32)}
+    store.commit(Commit(train=train, checkpoint=Checkpoint("train", 20_000, numbers)))
+    store.commit(
+        Commit(
+            evaluate=evaluate,
+            observed=observed,
+            snapshots=snapshots,
+            checkpoint=Checkpoint("evaluate", 30_000, numbers),
+        )
+    )
+    assert measure(spec).store_bytes == pytest.approx(size_of(store.path), rel=0.15)
+
+
+def size_of(store: Path) -> int:
+    return sum(path.stat().st_size for path in store.rglob("*") if path.is_file())
 
 
 HUGE = """name = "h"

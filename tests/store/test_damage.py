@@ -19,7 +19,9 @@ from tests.store.reference import (
     rows,
 )
 from vmcjob.errors import StoreError
-from vmcjob.store import RunStore
+from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+from vmcjob.store.layout import SERIES
+from vmcjob.store.peek import CURE
 from vmcjob.table import RunResult, make_table
 
 
@@ -173,20 +175,43 @@ def test_readers_keep_all_rows_while_a_slot_is_damaged(path):
 def test_a_flipped_bit_in_a_series_is_an_error(path, name):
     """Energies carry checksums as well: a flipped exponent bit is a plausible energy."""
     go_on(create(path))
-    flip(next(file for file in (path / name / "c").rglob("*") if file.is_file()), 77)
+    flip(min(file for file in (path / name / "c").rglob("*") if file.is_file()), 77)
     store = RunStore.open(path)
-    with pytest.raises(StoreError, match=f"{name} is not readable"):
+    with pytest.raises(StoreError) as damage:
         store.snapshots() if name.startswith("walkers") else store.series(
             "train" if name.startswith("train") else "evaluate"
         )
+    last = {"walkers/r": 1, "train/energy": 60, "train/step": 60}.get(name, 40)
+    assert str(damage.value) == (
+        f"{path}: {name} is not readable: rows 1 to {last} are damaged ({name}/c/0); {CURE}"
+    )
+
+
+def test_a_damaged_chunk_is_told_as_a_missing_one_is(path):
+    """Which rows, which file, what to do; and no library's words about bytes."""
+    steps = np.arange(1.0, 9001.0)
+    layout = Layout(n_train=9000, n_evaluate=0, n_walkers=1, n_electrons=1, n_snapshots=0)
+    store = RunStore.create(path, run_id="h2", spec_text="", provenance={}, layout=layout)
+    columns = dict.fromkeys(SERIES["train"], steps)
+    store.commit(Commit(train=columns, checkpoint=Checkpoint("train", 9000, {})))
+    flip(path / "train/energy/c/1", 77)
+    with pytest.raises(StoreError) as damage:
+        RunStore.open(path).series("train")
+    assert str(damage.value) == (
+        f"{path}: train/energy is not readable: rows 4097 to 8192 are damaged (train/energy/c/1); "
+        "restore them from a copy, or begin the run anew with vmcjob rerun"
+    )
 
 
 def test_a_damaged_series_stops_its_writer_instead_of_being_written_over(path):
     """To extend a chunk is to read it first; what was damaged must not get a fresh checksum."""
     go_on(create(path), 3)
     flip(path / "train/energy/c/0", 77)
-    with pytest.raises(StoreError, match="cannot commit"):
+    with pytest.raises(StoreError) as damage:
         go_on(RunStore.open(path, "a"), 4)
+    assert str(damage.value) == (
+        f"{path}: cannot commit: rows 1 to 40 are damaged (train/energy/c/0); {CURE}"
+    )
 
 
 def test_a_series_shorter_than_its_commits_is_an_error(path):

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmcjob.cli.energies import Energies, add_up, make_energies, read_reactions
-from vmcjob.cli.screen import put, say
+from vmcjob.cli.outfile import write_output
+from vmcjob.cli.screen import put
 from vmcjob.cli.text import align_facts, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
@@ -30,7 +31,7 @@ def plot_curve(
     fragment_runs: "Sequence[RunDir]",
 ) -> None:
     """Draw the curve of a sweep, or several side by side, and print what the minima say."""
-    from vmcjob.plot import draw_curve, draw_curves, save
+    from vmcjob.plot import draw_curve, draw_curves, render
 
     energies = make_energies(chosen)
     curves = {name: _read(rows, energies) for name, rows in _sweeps(energies).items()}
@@ -45,12 +46,11 @@ def plot_curve(
     else:
         drawn = {name: (curve.points, curve.fit) for name, curve in curves.items()}
         figure = draw_curves(drawn, coordinate, limit)
-    save(figure, path)
     for name, curve in curves.items():
         if curve.fit is not None:
             heading = {"curve": name} if len(curves) > 1 else {}
             put(align_facts(heading | _facts(curve.fit, limit, curve.charges)))
-    say(f"wrote {path}", "dim")
+    write_output(path, render(figure, path))
     problems = [str(error) for error in energies.errors]
     problems += [f"{row.name}: {row.why}" for row in energies.table.rows if not row.converged]
     problems += [f"left out: {run_id}  {reason}" for run_id, reason in energies.table.excluded]

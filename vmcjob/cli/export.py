@@ -12,7 +12,7 @@ from vmcjob.cli.screen import say
 from vmcjob.cli.show import provenance_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
 from vmcjob.cli.text import count
-from vmcjob.errors import IncompleteError, NotFoundError, StoreError, UsageError, VmcJobError
+from vmcjob.errors import ExportError, IncompleteError, NotFoundError, StoreError, VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
@@ -45,6 +45,8 @@ def export(
     for run in Progress("exporting runs", len(chosen)).over(chosen):
         try:
             _export(run, output / run.path.name)
+        except ExportError:  # where one file cannot be written, no other one can
+            raise
         except VmcJobError as error:
             errors.append(error)
     if n_done := len(chosen) - len(errors):
@@ -71,7 +73,7 @@ def _export(run: "RunDir", folder: Path) -> None:
     try:
         write_events(store, texts, record.created, folder)
     except OSError as error:
-        raise UsageError(f"{folder}: cannot be written: {error.strerror}") from None
+        raise ExportError(f"{folder}: cannot be written: {error.strerror}") from None
 
 
 def _verbatim(text: str) -> str:

@@ -44,12 +44,8 @@ def resolve_site(profile: Path | None, runs: Path | None) -> "Site":
     return site if runs is None else replace(site, runs=runs)
 
 
-def select_runs(
-    selectors: list[str] | None, profile: Path | None, runs: Path | None
-) -> list["RunDir"]:
-    """The runs that the selectors name, all without; says so when there are none."""
-    from vmcjob.rundir import select
-
+def resolve_root(profile: Path | None, runs: Path | None) -> Path:
+    """The runs root that the options name; NotFoundError for one that is named and not there."""
     if runs is not None and not os.path.isdir(runs):
         raise NotFoundError(f"{runs}: there is no such directory; --runs names it")
     place = resolve_site(profile, runs)
@@ -58,6 +54,16 @@ def select_runs(
         raise NotFoundError(
             f"{root}: there is no such directory; {_who_names_it(profile)} names it"
         )
+    return root
+
+
+def select_runs(
+    selectors: list[str] | None, profile: Path | None, runs: Path | None
+) -> list["RunDir"]:
+    """The runs that the selectors name, all without; says so when there are none."""
+    from vmcjob.rundir import select
+
+    root = resolve_root(profile, runs)
     found = select(root, selectors or [])
     if not found:
         say(f"no runs in {root}")

@@ -10,7 +10,7 @@ import typer
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.curve import plot_curve
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
-from vmcjob.cli.screen import say
+from vmcjob.cli.outfile import write_output
 from vmcjob.cli.text import count, format_point
 from vmcjob.errors import IncompleteError, NotFoundError, StoreError, UsageError, VmcJobError
 
@@ -80,6 +80,8 @@ def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Fo
     for run, path in zip(chosen, targets, strict=True):
         try:
             _plot_one(run, path)
+        except UsageError:  # where one picture cannot be written, no other one can
+            raise
         except VmcJobError as error:
             errors.append(error)
     _raise_all(errors, len(chosen))
@@ -88,18 +90,17 @@ def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Fo
 def _plot_one(run: "RunDir", path: Path) -> None:
     from vmcjob.cli.observables import say_numbers
     from vmcjob.observed import quantities
-    from vmcjob.plot import draw_observables, draw_overview, save
+    from vmcjob.plot import draw_observables, draw_overview, render
 
-    save(draw_overview(read_series(run)), path)
-    say(f"wrote {path}", "dim")
+    write_output(path, render(draw_overview(read_series(run)), path))
     if found := quantities(run.store_path):
         beside = path.with_stem(f"{path.stem}-observables")
-        save(draw_observables(run.path.name, found, say_numbers(found)), beside)
-        say(f"wrote {beside}", "dim")
+        drawn = draw_observables(run.path.name, found, say_numbers(found))
+        write_output(beside, render(drawn, beside))
 
 
 def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
-    from vmcjob.plot import draw_comparison, save
+    from vmcjob.plot import draw_comparison, render
 
     if len(chosen) > MAX_COMPARED:
         raise UsageError(
@@ -113,8 +114,7 @@ def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
         except VmcJobError as error:
             errors.append(error)
     if found:
-        save(draw_comparison(found), path)
-        say(f"wrote {path}", "dim")
+        write_output(path, render(draw_comparison(found), path))
     _raise_all(errors, len(chosen))
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, resolve_site
+from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, resolve_root
 from vmcjob.cli.screen import put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, count, format_duration, format_size
 from vmcjob.errors import UsageError, VmcJobError, combine
@@ -60,7 +60,7 @@ def prune(
     """
     from vmcjob.prune import Policy
 
-    root = resolve_site(site, runs).runs.absolute()
+    root = resolve_root(site, runs).absolute()
     named = frozenset(map(_read_state, states or []))
     policy = Policy(time.time() - older_than * DAY_S, named, archived)
     found, errors = _prune(root, selectors, policy, is_dry)

@@ -15,9 +15,9 @@ from vmcjob.cli.energies import Energies, make_energies
 from vmcjob.cli.explain import explanation_text
 from vmcjob.cli.observables import COLUMNS, lines_of, read_observations, say_numbers
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
+from vmcjob.cli.outfile import write_output
 from vmcjob.cli.plot import read_series
 from vmcjob.cli.results import table_columns
-from vmcjob.cli.screen import say
 from vmcjob.cli.show import provenance_facts, run_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
 from vmcjob.cli.text import Cell, Column, format_time
@@ -45,13 +45,14 @@ def report(
     It says how every number came about, needs no network and prints well. Ends with exit code 3
     when a run had to be left out or an energy is not converged.
     """
+    from vmcjob.report import render
+
     chosen = select_runs(selectors, site, runs)
     if not chosen:
         raise NotFoundError("there is nothing to report")
     _require_writable(output, chosen)
     energies = make_energies(chosen)
-    _write(output, _content(energies))
-    say(f"wrote {output}", "dim")
+    write_output(output, render(_content(energies)))
     table = energies.table
     if energies.errors or table.excluded or not all(row.converged for row in table.rows):
         words = [*map(str, energies.errors), "some runs are left out or not converged; it says why"]
@@ -134,13 +135,3 @@ def _require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
             raise UsageError(f"{path}: exists and is no page of HTML; remove it first")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _write(path: Path, content: "Content") -> None:
-    from vmcjob.report import render
-    from vmcjob.rundir.files import write_whole
-
-    try:
-        write_whole(path.resolve(), render(content))
-    except OSError as error:
-        raise UsageError(f"{path}: cannot be written: {error.strerror}") from None

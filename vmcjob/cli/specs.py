@@ -28,7 +28,7 @@ def validate(specs: SpecPaths) -> None:
     """Check specs and write nothing; all complaints at once.
 
     Of the largest run of each: its parameters, the least memory that it needs, on all devices
-    together, and the disk space of its checkpoints and snapshots.
+    together, and about the disk space of its results.
     """
     from vmcjob.scheduler import why_too_large
 

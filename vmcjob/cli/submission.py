@@ -1,5 +1,6 @@
 """Plans submitted to a scheduler, or shown: what submit, resume and rerun have in common."""
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -74,6 +75,7 @@ def submit_plans(
 
     site = resolve_site(options.site, options.runs)
     for root, plans in folders.items():
+        _require_folder(root)
         scheduler.require_starts(root, plans)
     receipts: list[Receipt] = []
     previews: list[Preview] = []
@@ -94,6 +96,18 @@ def submit_plans(
     _look_after(_join(receipts), options)
     if refusals := [refusal for jobs in previews for refusal in jobs.refusals()]:
         raise combine(refusals)
+
+
+def _require_folder(root: Path) -> None:
+    """UsageError where something else is in the place of a runs root, or on the way to it."""
+    for place in (root, *root.absolute().parents):
+        if os.path.isdir(place):
+            return
+        if os.path.lexists(place):
+            subject = "the runs root" if place == root else str(place)
+            what = "a file, not a directory" if os.path.isfile(place) else "no directory"
+            advice = "move it away, or name another runs root with --runs"
+            raise UsageError(f"{root}: {subject} is {what}; {advice}")
 
 
 def _start(

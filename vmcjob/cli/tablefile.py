@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from vmcjob.cli.outfile import write_output
 from vmcjob.cli.screen import say
 from vmcjob.errors import UsageError
 
@@ -17,38 +18,41 @@ BINARY = {".parquet": b"PAR1", ".nc": b"CDF"}  # other forms by suffix, and how 
 
 
 def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
-    """UsageError where a table would do harm; before the work that it takes to make one."""
+    """UsageError where a table would do harm, or be none; before the work that it takes."""
     if path == STDOUT:
         return
     refuse_folders_of_runs(path, chosen)
     try:
-        if not path.exists():
-            return
         if path.is_dir():
             raise UsageError(f"{path}: is a directory; name a file in it")
         if path.is_file() and not _is_table(path):
             raise UsageError(
                 f"{path}: exists and is no table of vmcjob; remove it, or write to another file"
             )
+        is_device = _is_device(path)
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
+    if not is_device and _ending(path) not in ("", ".csv", *BINARY):
+        raise UsageError(
+            f"{path}: tables are .csv, .parquet or .nc; name it so, or - for CSV on standard "
+            "output, where --json prints JSON"
+        )
 
 
 def write_table(path: Path, table: "Table") -> None:
-    """Write the table as its file's suffix says, by default as CSV.
+    """Write the table as its file's ending says, without one as CSV.
 
     A file appears as a whole; /dev/stderr and the like get CSV as they take it.
     """
-    from vmcjob.rundir.files import write_whole
-
-    text = "" if path.suffix in BINARY else table.to_csv()
+    is_binary = _ending(path) in BINARY
+    if not is_binary and not _is_device(path):
+        write_output(path, table.to_csv())
+        return
     try:
-        if path.suffix in BINARY:
+        if is_binary:
             _write_binary(path, table)
-        elif path.exists() and not path.is_file():
-            path.write_text(text, "utf-8")
         else:
-            write_whole(path.resolve(), text)
+            path.write_text(table.to_csv(), "utf-8")
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
     say(f"wrote {path}", "dim")
@@ -60,7 +64,7 @@ def _write_binary(path: Path, table: "Table") -> None:
 
     unfinished = path.resolve().with_name(f".{path.name}.partial")
     try:
-        if path.suffix == ".nc":
+        if _ending(path) == ".nc":
             write_netcdf(table.to_dataset(), unfinished)
         else:
             write_parquet(table.to_columns(), unfinished)
@@ -82,7 +86,16 @@ def refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
 
 def _is_table(path: Path) -> bool:
     """Whether a file is empty or one of our tables, which may be replaced."""
-    header = BINARY.get(path.suffix, HEADER)
+    header = BINARY.get(_ending(path), HEADER)
     with open(path, "rb") as file:
         begin = file.read(len(header))
     return begin in (b"", header)
+
+
+def _ending(path: Path) -> str:
+    return path.suffix.lower()
+
+
+def _is_device(path: Path) -> bool:
+    """Whether it is there and takes what is written as it comes: a terminal, a pipe."""
+    return path.exists() and not path.is_file()

@@ -8,7 +8,7 @@ from vmcjob.plot.curve import CurvePoint, draw_curve, draw_curves
 from vmcjob.plot.observables import draw_observables
 from vmcjob.plot.overview import draw_comparison, draw_overview
 from vmcjob.plot.series import RunSeries, read
-from vmcjob.plot.style import FORMATS, save, to_svg
+from vmcjob.plot.style import FORMATS, render, to_svg
 
 __all__ = [
     "FORMATS",
@@ -20,6 +20,6 @@ __all__ = [
     "draw_observables",
     "draw_overview",
     "read",
-    "save",
+    "render",
     "to_svg",
 ]

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from io import StringIO
+from io import BytesIO, StringIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -158,13 +158,14 @@ def to_svg(figure: Figure) -> str:
     return text.getvalue()
 
 
-def save(figure: Figure, path: Path) -> None:
-    """Write a figure; the end of its name says in which format, one of FORMATS.
+def render(figure: Figure, path: Path) -> bytes:
+    """What a figure is as a file; the end of its name says in which format, one of FORMATS.
 
-    Nothing in the file tells when it was written: the same run gives the same bytes.
+    Nothing in it tells when it was written: the same run gives the same bytes.
     """
-    kind = path.suffix.lstrip(".").lower()
+    kind, content = path.suffix.lstrip(".").lower(), BytesIO()
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}
     with our_style():
         mpl.rcParams["svg.hashsalt"] = "vmcjob"
-        figure.savefig(path, format=kind, dpi=DPI, metadata=dates.get(kind))
+        figure.savefig(content, format=kind, dpi=DPI, metadata=dates.get(kind))
+    return content.getvalue()

@@ -46,11 +46,17 @@ def find_devices() -> None:
 
 
 def _setting() -> str:
-    platforms = os.environ.get("JAX_PLATFORMS")
-    return f" with JAX_PLATFORMS={platforms}" if platforms else ""
+    """What the environment says to JAX: any of it may be wrong, but for the cache, which we set."""
+    names = (name for name in sorted(os.environ) if name[:4] == "JAX_" and "_CACHE_" not in name)
+    found = [f"{name}={value}" for name in names if (value := os.environ[name])]
+    return f" with {', '.join(found)}" if found else ""
 
 
-def _reason(error: Exception) -> str:
-    """The first line of what a library said, which may have been nothing."""
-    first = str(error).strip().partition("\n")[0]
-    return first or f"{type(error).__name__}, without a word"
+def _reason(error: BaseException) -> str:
+    """The first line of what a library said, in the error or in one that it came from."""
+    cause: BaseException | None = error
+    while cause is not None:
+        if first := str(cause).strip().partition("\n")[0]:
+            return first
+        cause = cause.__cause__ or cause.__context__
+    return "JAX gives no reason"

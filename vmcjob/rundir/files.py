@@ -56,12 +56,13 @@ def remove_file(path: Path) -> None:
         raise RunDirError(f"{path}: cannot be removed: {error.strerror}") from None
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_whole(path: Path, content: str | bytes) -> None:
     """Write a file so that no reader ever sees a part of it, not even after a power cut."""
+    data = content.encode("utf-8") if isinstance(content, str) else content
     staging = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
-        with open(staging, "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(staging, "wb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.replace(staging, path)

@@ -8,7 +8,8 @@ from vmcjob.spec import Size, format_bytes, measure
 
 def largest(plan: Plan) -> Size:
     """What the run of a plan needs that needs most."""
-    return max((measure(task.spec) for task in plan.tasks), key=lambda size: size.memory_bytes)
+    sizes = (measure(task.spec) for task in plan.tasks)
+    return max(sizes, key=lambda size: (size.memory_bytes, size.store_bytes))
 
 
 def why_too_large(plan: Plan) -> str | None:

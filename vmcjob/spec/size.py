@@ -4,7 +4,7 @@ Closed formulas, for who plans a job has no JAX at hand; a test holds them again
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
@@ -19,17 +19,38 @@ DEVICE_BYTES: Final = 2**40
 """Memory that no single device has, by some factor, for years to come."""
 SLOTS: Final = 2
 """Checkpoints that a store keeps."""
+ROW_BYTES: Final = 8
+"""Of one number of a series, or of its step."""
+TRAIN_COLUMNS: Final = 13
+EVALUATE_COLUMNS: Final = 5
+"""Of every store, with the steps themselves; tests hold these and the next against the store's."""
+MORE_COLUMNS: Final[Mapping[str, int]] = {"sr": 1, "minsr": 4, "spring": 4, "kfac": 1}
+"""Of training, by the kind of its optimizer."""
+OBSERVED_COLUMNS: Final[Mapping[str, int]] = {
+    "components": 8,
+    "dipole": 18,
+    "quadrupole": 9,
+    "r2": 5,
+    "spin": 1,
+    "density": 203,
+    "pairs": 203,
+}
+"""Numbers of one measurement, by the name of the observable."""
+FACTORS: Final = 3
+"""About so many times its parameters are the two factors that K-FAC has of each dense layer."""
+DESCRIPTION_BYTES: Final = 2**15
+"""About what the JSON of a store takes, whatever it holds: nearly all of a tiny run."""
 OCCUPIED: Final = (1, 2, 5, 6, 9, 10, 15)
 """States of one spin in 1s, 2s, 2p, 3s, 3p, 4s, 3d, up to each: later ones are taken for 3d's."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of one run; bytes are the least that is possible, of all devices together."""
+    """Of one run."""
 
     parameters: int
-    memory_bytes: int  # parameters, and the scores and their products where there are any
-    store_bytes: int  # both checkpoints, and the snapshots
+    memory_bytes: int  # at least, of all devices: parameters, and scores and their products
+    store_bytes: int  # about, of all steps: the series, the snapshots, both checkpoints
 
 
 def measure(spec: "JobSpec") -> Size:
@@ -44,7 +65,8 @@ def measure(spec: "JobSpec") -> Size:
         memory += n_walkers**2 * number if not isinstance(optimizer, Sr) else 0
     checkpoint = n_parameters * number * (1 + _memories(optimizer)) + walkers
     snapshots = min(spec.output.snapshots, spec.evaluate.steps)
-    return Size(n_parameters, memory, SLOTS * checkpoint + snapshots * walkers)
+    store = SLOTS * checkpoint + snapshots * walkers + _count_series(spec) * ROW_BYTES
+    return Size(n_parameters, memory, store + DESCRIPTION_BYTES)
 
 
 def count_parameters(ansatz: Ansatz, system: "System") -> int:
@@ -73,10 +95,25 @@ def _has_scores(optimizer: Optimizer) -> bool:
 
 
 def _memories(optimizer: Optimizer) -> int:
-    """Vectors of parameters that it remembers, and that a checkpoint holds."""
-    if isinstance(optimizer, Adam | Lamb):
-        return 2
-    return 1 if isinstance(optimizer, Spring | Kfac) else 0
+    """Vectors of parameters that it remembers, or as much, and that a checkpoint holds."""
+    match optimizer:
+        case Adam() | Lamb():
+            return 2
+        case Kfac():  # with inverses of the factors, where these are kept
+            return 1 + FACTORS * (1 if optimizer.inverse_period == 1 else 2)
+        case Spring():
+            return 1
+        case _:
+            return 0
+
+
+def _count_series(spec: "JobSpec") -> int:
+    """Numbers of all rows of training, of evaluation, and of what is measured now and then."""
+    evaluate = spec.evaluate
+    observed = sum(OBSERVED_COLUMNS[name] for name in evaluate.observables)
+    n_observed = evaluate.steps // evaluate.observe_every * (observed + 1) if observed else 0
+    n_train = spec.train.steps * (TRAIN_COLUMNS + MORE_COLUMNS.get(spec.optimizer.kind, 0))
+    return n_train + evaluate.steps * EVALUATE_COLUMNS + n_observed
 
 
 def _spins(system: "System") -> list[int]:

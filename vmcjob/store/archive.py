@@ -22,6 +22,8 @@ from vmcjob.store.durable import partial_folder, remove_abandoned, sync_folder
 from vmcjob.store.files import archive_of, is_archived
 from vmcjob.store.runstore import RunStore
 
+DAMAGED = "it is damaged; put a copy of it in its place, or begin the run anew with vmcjob rerun"
+
 
 class Amount(NamedTuple):
     """How much a store is."""
@@ -74,9 +76,10 @@ def pack(path: Path, run_id: str) -> str | None:
         _require_equal(unfinished, path, archive)
         unfinished.replace(archive)
         sync_folder(path.parent)
-        remove_abandoned(path)
     except OSError as error:
         raise StoreError(f"{path}: cannot be archived: {error.strerror or error}") from error
+    finally:
+        remove_abandoned(path)
     return warning
 
 
@@ -93,11 +96,14 @@ def unpack(path: Path) -> None:
         _require_equal(archive, unfinished, path)
         unfinished.rename(path)
         sync_folder(path.parent)
-        remove_abandoned(path)
     except StoreError:
         raise
+    except OSError as error:
+        raise StoreError(f"{archive}: cannot be restored: {error.strerror or error}") from error
     except Exception as error:  # damaged bytes can break the decoder in any way
-        raise StoreError(f"{archive}: cannot be restored: {error}") from error
+        raise StoreError(f"{archive}: cannot be restored: {DAMAGED}") from error
+    finally:
+        remove_abandoned(path)
 
 
 def remove_directory(path: Path) -> None:
@@ -167,8 +173,11 @@ def _require_equal(archive: Path, directory: Path, blamed: Path) -> None:
             packed.close()
     except StoreError:
         raise
+    except OSError as error:
+        raise StoreError(f"{blamed}: cannot be verified: {error.strerror or error}") from error
     except Exception as error:  # as in unpack
-        raise StoreError(f"{blamed}: cannot be verified: {error}") from error
+        words = f"cannot be verified: {archive.name} or {directory.name} is damaged"
+        raise StoreError(f"{blamed}: {words}") from error
 
 
 def _require_equal_arrays(one: Store, other: Store, blamed: Path) -> None:

@@ -8,7 +8,9 @@ import zarr
 from vmcjob.columns import Column
 from vmcjob.errors import StoreError
 from vmcjob.store.layout import ALWAYS_FINITE, EVERY, OBSERVED, SERIES, array_at, column_of
-from vmcjob.store.peek import arrays_in, has_group, missing_rows
+from vmcjob.store.peek import CURE, arrays_in, has_group, missing_rows
+
+DESCRIPTION = "what describes it is missing or damaged"
 
 
 class Arrays:
@@ -60,14 +62,23 @@ class Arrays:
         try:
             values = np.asarray(array[:length])
         except Exception as error:  # damaged bytes can break the decoder in any way
-            raise StoreError(f"{self._path}: {name} is not readable: {error}") from error
+            if isinstance(error, OSError):
+                why = error.strerror or str(error)
+            else:
+                why = self._damage(name, length) or f"{DESCRIPTION}; {CURE}"
+            raise StoreError(f"{self._path}: {name} is not readable: {why}") from error
         if len(values) < length:
             raise StoreError(f"{self._path}: {name} has only {len(values)} of {length} rows")
         return values
 
     def write(self, name: str, start: int, values: np.ndarray) -> None:
-        """Put rows into an array, from row `start` on."""
-        self._open(name)[start : start + len(values)] = values
+        """Put rows into an array, from row `start` on; StoreError if the chunk there is damaged."""
+        try:
+            self._open(name)[start : start + len(values)] = values
+        except ValueError as error:
+            if (why := self._damage(name, start + len(values))) is None:
+                raise
+            raise StoreError(f"{self._path}: cannot commit: {why}") from error
 
     def require_rows(self, name: str, length: int) -> None:
         """StoreError if files of an array have been lost: Zarr would read NaN in their place."""
@@ -78,6 +89,22 @@ class Arrays:
         if name not in self._opened:
             try:
                 self._opened[name] = array_at(self._root, name)
+            except OSError as error:
+                why = error.strerror or str(error)
+                raise StoreError(f"{self._path}: {name} is not readable: {why}") from error
             except Exception as error:  # as in read
-                raise StoreError(f"{self._path}: {name} is not readable: {error}") from error
+                why = f"{DESCRIPTION}; {CURE}"
+                raise StoreError(f"{self._path}: {name} is not readable: {why}") from error
         return self._opened[name]
+
+    def _damage(self, name: str, length: int) -> str | None:
+        """The first chunk with some of the first rows that cannot be read, and what can be done."""
+        array = self._open(name)
+        n_rows = next(iter(array.chunks), length)
+        for number, start in enumerate(range(0, length, n_rows)):
+            end = min(start + n_rows, length)
+            try:
+                array[start:end]
+            except Exception:  # as in read
+                return f"rows {start + 1} to {end} are damaged ({name}/c/{number}); {CURE}"
+        return None

@@ -113,8 +113,10 @@ def _damage_reported() -> Iterator[None]:
         yield
     except SlotDamageError:
         raise
+    except OSError as error:
+        raise SlotDamageError(f"it cannot be read: {error.strerror or error}") from error
     except Exception as error:
-        raise SlotDamageError(f"{type(error).__name__}: {error}") from error
+        raise SlotDamageError("its description is missing or damaged") from error
 
 
 def _pack(arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[Record]]:
