@@ -97,6 +97,13 @@ def test_wide_kernels_have_their_factors_gathered_and_not_their_scores() -> None
     assert largest(case, "all-reduce") <= FLOAT * max(n_all**2, MAX_KERNEL)
 
 
+def test_gram_matrices_are_added_up_before_they_are_sent() -> None:
+    """However many kernels there are: one of what is a matrix of scores, one of all kernels."""
+    case = Case("spring", WIDE, n_own=24)  # no factor has the size of this matrix
+    gram = FLOAT * (case.n_own * N_DEVICES) ** 2
+    assert sum(c.n_bytes == gram for c in said(case)) == 2
+
+
 @pytest.mark.parametrize("network", [NARROW, WIDE])
 def test_a_round_of_conjugate_gradients_exchanges_vectors_only(network: str) -> None:
     """Of walkers, and of kernels that are left as factors: no matrix of walkers."""

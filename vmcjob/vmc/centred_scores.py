@@ -82,7 +82,7 @@ class CentredScores:
         gram = devices.total(_upper_product(self.columns))
         if not self.factors:
             return gram
-        every = sum(map(_gram_of_kernel, self.factors[1:]), _gram_of_kernel(self.factors[0]))
+        every = _gram_of_kernels(self.factors)
         every -= jnp.mean(every, axis=0)
         return gram + every - jnp.mean(every, axis=1, keepdims=True)
 
@@ -141,14 +141,23 @@ def _upper_product(x: Float[Array, "every column"]) -> Gram:
     return jnp.concatenate([upper, jnp.pad(lower, ((0, 0), (half, 0)))])
 
 
-def _gram_of_kernel(factors: Factors) -> Gram:
-    """Products of the scores of one kernel, not centred, in whichever way is sooner done."""
-    n_rows = factors.a.shape[1]
-    n_left, n_right = (factor.shape[2] for factor in factors)
-    every = Factors(*map(devices.concatenate, factors))
-    if n_rows**2 * (n_left + n_right + SUM_COST) < n_left * n_right:
-        return devices.concatenate(_products_of_factors(factors, every))
-    return devices.total(_products_of_scores(every))
+def _gram_of_kernels(factors: Sequence[Factors]) -> Gram:
+    """Products of the scores of some kernels, not centred, each in whichever way is sooner done.
+
+    Added up on each device first, so that they cross the wires once, whatever their number.
+    """
+    of_factors, of_scores = [], []
+    for own in factors:
+        n_rows = own.a.shape[1]
+        n_left, n_right = (factor.shape[2] for factor in own)
+        every = Factors(*map(devices.concatenate, own))
+        if n_rows**2 * (n_left + n_right + SUM_COST) < n_left * n_right:
+            of_factors.append(_products_of_factors(own, every))
+        else:
+            of_scores.append(_products_of_scores(every))
+    grams = [devices.concatenate(sum(of_factors[1:], of_factors[0]))] if of_factors else []
+    grams += [devices.total(sum(of_scores[1:], of_scores[0]))] if of_scores else []
+    return sum(grams[1:], grams[0])
 
 
 def _products_of_factors(own: Factors, every: Factors) -> Float[Array, "walker every"]:
