@@ -60,7 +60,7 @@ def test_a_valid_spec_is_called_valid(shell):
     title, line = done.stdout.splitlines()
     assert title.split() == ["spec", "verdict", "plan", "parameters", "memory", "store"]
     assert line.split() == [
-        *("h.toml", "valid", "2", "runs", "2934", "6.75", "MiB", "322", "KiB"),
+        *("h.toml", "valid", "2", "runs", "2934", "6.75", "MiB", "345", "KiB"),
     ]
     assert done.stderr == ""
 
@@ -345,7 +345,7 @@ def test_following_a_run_that_does_not_end_well_is_exit_code_3(shell):
 def test_a_runs_root_that_is_a_file_is_named(shell, root, words, more):
     """And not a run below it, which nobody has ever seen."""
     done = shell.run("submit", "h.toml", "--runs", root, *more)
-    assert (done.returncode, done.stdout) == (2, "")
+    assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == (
         f"{root}: {words.format(cwd=shell.cwd)}, not a directory; move it away, or name another "
         "runs root with --runs\n"

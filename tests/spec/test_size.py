@@ -97,7 +97,7 @@ atoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]
     assert size.parameters == 5306
     assert size.memory_bytes == 5306 * 4 + walkers + memory
     rows = 1000 * (13 + MORE_COLUMNS.get(optimizer, 0)) * 8 + 1000 * 5 * 8
-    checkpoints = 2 * (5306 * 4 * (1 + remembered) + walkers)
+    checkpoints = 2 * (5306 * 4 * (2 + remembered) + walkers)  # of it, the average of parameters
     assert size.store_bytes == checkpoints + 10 * walkers + rows + 2**15
 
 
@@ -123,7 +123,7 @@ def test_a_store_is_about_as_large_as_was_said(run_id: str, tmp_path: Path) -> N
 
 @pytest.mark.parametrize("observables", [(), ("density", "dipole")])
 def test_a_store_grows_with_its_steps(observables: tuple[str, ...], tmp_path: Path) -> None:
-    """Every row is written, with two checkpoints of as many numbers as there are parameters."""
+    """Every row is written, with two checkpoints: parameters, their average, and two moments."""
     names = ", ".join(f'"{name}"' for name in observables)
     more = f"train.steps = 20_000\nevaluate = {{ steps = 30_000, observables = [{names}] }}"
     spec = job("He", more=f'{more}\noptimizer.kind = "adam"\nsampler.walkers = 16')
@@ -135,7 +135,7 @@ def test_a_store_grows_with_its_steps(observables: tuple[str, ...], tmp_path: Pa
     evaluate = dict.fromkeys(layout.columns("evaluate"), np.ones(30_000))
     observed = {name: np.ones((3000, *column.shape)) for name, column in layout.observed.items()}
     snapshots = [(3000 * (k + 1), np.zeros((16, 2, 3), np.float32)) for k in range(10)]
-    numbers = {"numbers": np.zeros(3 * measure(spec).parameters + 96, np.float32)}
+    numbers = {"numbers": np.zeros(4 * measure(spec).parameters + 96, np.float32)}
     store.commit(Commit(train=train, checkpoint=Checkpoint("train", 20_000, numbers)))
     store.commit(
         Commit(

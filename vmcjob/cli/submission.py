@@ -14,7 +14,7 @@ from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
 from vmcjob.cli.text import Cell, Column, format_point, relative
-from vmcjob.errors import IncompleteError, UsageError, combine
+from vmcjob.errors import IncompleteError, RunDirError, UsageError, combine
 from vmcjob.resources import Request
 
 if TYPE_CHECKING:
@@ -99,7 +99,7 @@ def submit_plans(
 
 
 def _require_folder(root: Path) -> None:
-    """UsageError where something else is in the place of a runs root, or on the way to it."""
+    """RunDirError where something else is in the place of a runs root, or on the way to it."""
     for place in (root, *root.absolute().parents):
         if os.path.isdir(place):
             return
@@ -107,7 +107,7 @@ def _require_folder(root: Path) -> None:
             subject = "the runs root" if place == root else str(place)
             what = "a file, not a directory" if os.path.isfile(place) else "no directory"
             advice = "move it away, or name another runs root with --runs"
-            raise UsageError(f"{root}: {subject} is {what}; {advice}")
+            raise RunDirError(f"{root}: {subject} is {what}; {advice}")
 
 
 def _start(

@@ -63,7 +63,8 @@ def measure(spec: "JobSpec") -> Size:
     if spec.train.steps and _has_scores(optimizer):
         memory += n_walkers * n_parameters * number
         memory += n_walkers**2 * number if not isinstance(optimizer, Sr) else 0
-    checkpoint = n_parameters * number * (1 + _memories(optimizer)) + walkers
+    is_averaged = spec.train.steps > 0 and spec.evaluate.parameters != "last"
+    checkpoint = n_parameters * number * (1 + _memories(optimizer) + is_averaged) + walkers
     snapshots = min(spec.output.snapshots, spec.evaluate.steps)
     store = SLOTS * checkpoint + snapshots * walkers + _count_series(spec) * ROW_BYTES
     return Size(n_parameters, memory, store + DESCRIPTION_BYTES)
