@@ -78,6 +78,7 @@ def test_a_killed_run_is_dead_and_continues_when_submitted_again(shell):
     wait_until(lambda: is_beyond(run, heartbeat.step), "it has gone on")
     assert "asked to stop" in shell.run("cancel", "h").stdout
     wait_until(lambda: examine(run).state is State.CANCELLED, "it has stopped")
+    wait_until(lambda: run.read_attempts()[-1]["event"] == "end", "its end is in the history too")
     events = [attempt["event"] for attempt in run.read_attempts()]
     assert events == ["start", "lost", "start", "end"]
 
