@@ -9,7 +9,6 @@ import numpy as np
 
 from vmcjob.errors import DivergedError
 from vmcjob.run import comparison
-from vmcjob.run.ahead import Steps
 from vmcjob.run.blocks import require_finite, run_blocks
 from vmcjob.run.consensus import reach_consensus, share_finding
 from vmcjob.run.explosion import NOTHING_STRANGE, ExplosionWatch, Judgement
@@ -136,9 +135,8 @@ class Worker:
         return None
 
     def _run_each_phase(self) -> None:
-        phases, current = list(PhaseOfRun), PhaseOfRun(self.position.phase)
-        steps = Steps(self.calculation, current, self.position.state)
-        for name in phases[phases.index(current) :]:
+        phases = list(PhaseOfRun)
+        for name in phases[phases.index(PhaseOfRun(self.position.phase)) :]:
             phase = Phase(name)
             if phase is not self.position.phase:
                 self._enter(phase)
@@ -146,7 +144,7 @@ class Worker:
                 self._progress.begin(phase, self.position.step)
                 self._at_block_end()  # while the program was loaded, a stop may have been asked for
                 run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
-                run_phase(phase, steps.step_of(name))
+                run_phase(phase, self.calculation.step_of(name))
 
     def _go_back(self, cause: Cause, step: int) -> None:
         """Return to the last commit, record it, and take more care from there."""
