@@ -5,6 +5,7 @@ With one process, nothing is sent.
 """
 
 import pickle
+from contextlib import suppress
 from typing import TypeVar
 
 import jax
@@ -46,6 +47,8 @@ def join(coordinator: str, n_ranks: int, rank: int) -> None:
     )
     n_devices = [len(jax.local_devices(process_index=index)) for index in range(n_ranks)]
     if len(set(n_devices)) > 1:
+        with suppress(jax.errors.JaxRuntimeError):
+            leave()  # together: all find this, and an end of the first one aborts the others
         shown = ", ".join(f"rank {index}: {n}" for index, n in enumerate(n_devices))
         raise UnevenRanksError(f"every rank needs as many devices as the others, got {shown}")
     # The first collective opens gloo's connections, and gives up after 30 s: so now that all are
