@@ -62,7 +62,8 @@ def trace_run(run_id: str, path: Path) -> RunTrace:
     series = store.series("evaluate")
     energies = series["energy"]
     found = estimate(energies, variance=series["variance"])
-    errors = _errors(energies) if 0.0 < found.error < math.inf else {}
+    has_spread = 0.0 < found.error < math.inf and np.ptp(energies) > 0.0  # stuck walkers have none
+    errors = _errors(energies) if has_spread else {}
     return RunTrace(
         run_id=run_id,
         rows=_rows(store, series),

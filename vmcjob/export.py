@@ -5,6 +5,7 @@ Event files keep seven digits. They are to be looked at; results come from the s
 
 import math
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any  # messages of protobuf
@@ -45,16 +46,21 @@ def write_events(store: RunStore, texts: Mapping[str, str], started: float, fold
     # Not by the library's writer: a thread of it ends at the first error, and waits for ever.
     records = load("tensorboardX.record_writer", EXTRA)
     folder.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=".events.", dir=folder) as unfinished:
-        file = Path(unfinished, EVENT_FILE)
-        writer = records.RecordWriter(str(file))
-        try:
-            for event in _events(series, texts, started):
-                writer.write(event.SerializeToString())
-            writer.flush()
-        finally:
-            writer.close()
-        file.replace(folder / EVENT_FILE)
+    try:
+        with TemporaryDirectory(prefix=".events.", dir=folder) as unfinished:
+            file = Path(unfinished, EVENT_FILE)
+            writer = records.RecordWriter(str(file))
+            try:
+                for event in _events(series, texts, started):
+                    writer.write(event.SerializeToString())
+                writer.flush()
+            finally:
+                writer.close()
+            file.replace(folder / EVENT_FILE)
+    except OSError:
+        with suppress(OSError):
+            folder.rmdir()  # where nothing else is in it
+        raise
 
 
 def _events(

@@ -50,6 +50,16 @@ def test_every_step_from_the_rows_to_the_row_can_be_done_by_hand(results: Shell)
     assert trace.estimate == pool([one, other])
 
 
+def test_walkers_that_are_stuck_have_no_errors_to_choose_from(shell: Shell) -> None:
+    """Their energies do not spread; an autocorrelation would be a division by zero."""
+    run = finish(make_run(shell.runs, RUNS[0]))
+    evaluate(run, seed=0, noise=0.0)
+    with np.errstate(all="raise"):
+        trace = trace_row("h2", {RUNS[0]: run.store_path})
+    assert trace.runs[0].errors == {}
+    assert "stuck" in trace.estimate.why
+
+
 @pytest.mark.slow
 def test_the_last_line_is_the_table_s_own(results: Shell) -> None:
     """For people; and --json has the same numbers."""

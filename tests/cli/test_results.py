@@ -25,7 +25,11 @@ reference = -1.174476
 
 
 def evaluate(
-    run: RunDir, seed: int, n_done: int = N_STEPS, start: HartreeFockRecord | None = None
+    run: RunDir,
+    seed: int,
+    n_done: int = N_STEPS,
+    start: HartreeFockRecord | None = None,
+    noise: float = 0.02,
 ) -> None:
     """Give a run a store with white noise around -1.17 hartree, one standard error 0.001."""
     layout = Layout(n_train=0, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
@@ -38,7 +42,7 @@ def evaluate(
         layout=layout,
         hartree_fock=start,
     )
-    energies = -1.17 + 0.02 * np.random.default_rng(seed).normal(size=n_done)
+    energies = -1.17 + noise * np.random.default_rng(seed).normal(size=n_done)
     ones = np.ones(n_done)
     columns = {"energy": energies, "variance": 0.04 * ones}
     columns |= {"acceptance": ones, "wall_time": ones}

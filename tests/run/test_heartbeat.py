@@ -3,6 +3,7 @@
 import shutil
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from tests.runs import make_run, wait_until
@@ -31,6 +32,16 @@ def test_a_heartbeat_is_repeated_with_its_time_until_the_pulse_ends(tmp_path: Pa
     last = time_of_last()
     time.sleep(3.0)
     assert time_of_last() == last
+
+
+def test_the_last_word_keeps_its_time(tmp_path: Path) -> None:
+    """That of a run that ended long ago, which was only looked at again."""
+    run, of_before = make_run(tmp_path), replace(TRAINING, time=1.0)
+    with HeartbeatWriter(run) as heartbeat:
+        heartbeat.beat(TRAINING)
+        heartbeat.end_with(of_before)
+        time.sleep(3.0)
+        assert run.read_heartbeat() == of_before
 
 
 def test_a_vanished_run_directory_is_left_to_the_worker_to_complain_about(tmp_path: Path) -> None:

@@ -228,10 +228,13 @@ def test_a_wish_to_stop_holds_for_the_attempt_that_it_was_about(is_about_it, tmp
 
 
 def test_a_finished_run_run_again_stays_as_it_is(undisturbed_fake: RunDir) -> None:
-    """Nothing is appended, nothing computed anew."""
-    before = results(undisturbed_fake)
+    """Nothing is appended, nothing computed anew; it ended when it ended."""
+    before, outcome = results(undisturbed_fake), undisturbed_fake.read_outcome()
+    beat = undisturbed_fake.read_heartbeat()
     assert finish(start_fake(undisturbed_fake))[0] == 0
     assert_same(results(undisturbed_fake), before)
+    assert undisturbed_fake.read_outcome() == outcome
+    assert undisturbed_fake.read_heartbeat() == beat
 
 
 @pytest.mark.slow

@@ -45,10 +45,17 @@ class HeartbeatWriter:
             self._run_dir.require_presence()
             self._run_dir.write_heartbeat(heartbeat)
 
+    def end_with(self, heartbeat: Heartbeat) -> None:
+        """The same, with a time of its own that stands: nothing is repeated any more."""
+        self._has_ended.set()
+        self.beat(heartbeat)
+
     def _repeat(self) -> None:
         while not self._has_ended.wait(BEAT_S / 2):
             with self._is_writing, suppress(RunDirError):  # the worker will meet the full disk too
                 now = time.time()
+                if self._has_ended.is_set():
+                    return
                 if self._last is not None and now - self._last.time >= BEAT_S:
                     self._last = replace(self._last, time=now)
                     self._run_dir.require_presence()

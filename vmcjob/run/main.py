@@ -44,7 +44,7 @@ def main(path: Path, rank: Rank = ALONE) -> int:
             raise RunDirError(f"{path}: finished, but {RESULTS_LOST}")
         outcome = _attempt(run_dir, rank, stop, heartbeat, beat, is_done)
         run_dir.require_presence()  # a directory that somebody removes must not return as a ghost
-        if is_done and outcome.outcome is Outcome.FAILED:
+        if is_done and outcome.outcome in (Outcome.FAILED, Outcome.FINISHED):
             _leave_as_it_was(run_dir, heartbeat, beat)
         else:
             run_dir.write_outcome(outcome)
@@ -100,10 +100,10 @@ def _note_silence(run_dir: RunDir, beat: Heartbeat | None) -> None:
 
 
 def _leave_as_it_was(run_dir: RunDir, heartbeat: HeartbeatWriter, beat: Heartbeat | None) -> None:
-    """A finished run that was refused has lost nothing: its outcome and last heartbeat stand."""
+    """A finished run that was refused, or found complete: its outcome and last heartbeat stand."""
     run_dir.release()
     if beat is not None:
-        heartbeat.beat(beat)
+        heartbeat.end_with(beat)
 
 
 def _accompany(run_dir: RunDir, rank: Rank) -> int:

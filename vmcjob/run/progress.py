@@ -89,7 +89,8 @@ class Progress:
         if len(energies) < 2:
             return (energies[0] if energies else None), None
         result = estimate(np.array(energies))
-        return result.mean, result.error
+        # Of energies that are all alike no error is known: walkers may be stuck.
+        return result.mean, result.error or None
 
     def _beat(self, phase: Phase, step: int, shown_as: Phase | None = None) -> None:
         energy, error = self.energy(phase)
