@@ -16,12 +16,16 @@ same.
 """
 
 import argparse
+import inspect
 import itertools
 import json
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -34,6 +38,8 @@ from vmcjob.rundir import RunDir
 from vmcjob.spec import parse_spec
 from vmcjob.stats import estimate
 from vmcjob.verdict import CERTAIN
+from vmcjob.vmc import loop, pretrain
+from vmcjob.vmc.loop import Program, on_all_devices
 
 KNOWN = Path(__file__).with_suffix(".jsonl")
 MAX_RISE = 5e-3  # hartree
@@ -117,8 +123,29 @@ def work(root: Path, text: str) -> RunDir:
         make_run(root, text)
     if directory.read_outcome() is None:
         main(directory.path)
-        jax.clear_caches()  # programs of hundreds of runs are more than a process may map
     return directory
+
+
+@contextmanager
+def shared_programs() -> Iterator[None]:
+    """Trace the programs of a calculation once: seeds are given to them.
+
+    One that was gone back to its last commit has other programs, which nobody shares.
+    """
+    kept: dict[str, Program] = {}
+
+    def once(step: Callable[..., Any]) -> Program:
+        owner = inspect.getclosurevars(step).nonlocals["self"]
+        if owner.retry or getattr(owner, "chunk_divisor", 1) > 1:
+            return on_all_devices(step)
+        name = step.__qualname__
+        if name not in kept:
+            kept[name] = on_all_devices(step)
+        return kept[name]
+
+    with patch.object(loop, "on_all_devices", once), patch.object(pretrain, "on_all_devices", once):
+        yield
+    jax.clear_caches()  # programs of hundreds of runs are more than a process may map
 
 
 def judge(directory: RunDir) -> Finding | None:
@@ -177,11 +204,11 @@ def main() -> None:
     options = parser.parse_args()
     part, parts = map(int, options.share.split("/"))
     share = list(matrix())[part::parts]
-    for seed in () if options.table else range(options.seeds):  # all of them a little, then more
-        for calculation in share:
-            text = calculation.text(seed)
-            if run_id_of(text) not in read_findings():
-                keep(run_id_of(text), judge(work(options.root, text)))
+    for calculation in () if options.table else share:
+        with shared_programs():
+            for text in map(calculation.text, range(options.seeds)):
+                if run_id_of(text) not in read_findings():
+                    keep(run_id_of(text), judge(work(options.root, text)))
     known = read_findings()
     print(
         "| system | ansatz | walkers | moves | steps | runs | median rise | worst rise | ruined | "
