@@ -96,7 +96,7 @@ class _Iterate(NamedTuple):
     residual: EveryWalker
     search: EveryWalker
     product: Float[Array, ""]  # of the residual and the preconditioned one
-    n_iterations: Array
+    n_iterations: Array  # -1 before the preconditioner's own solution
 
 
 def _conjugate_gradients(
@@ -105,30 +105,30 @@ def _conjugate_gradients(
     precondition: Callable[[EveryWalker], EveryWalker],
     rhs: EveryWalker,
 ) -> _Iterate:
-    """From where the preconditioner alone leads on (Saad, Iterative Methods, algorithm 9.1)."""
+    """From where the preconditioner alone leads on (Saad, Iterative Methods, algorithm 9.1).
+
+    What the preconditioner finds is an iteration of the same loop, number 0: one copy to compile.
+    """
     limit = TOLERANCE * jnp.linalg.norm(rhs)
 
-    def multiply(v: EveryWalker) -> tuple[Parts, EveryWalker]:
-        transposed = scores.apply_transpose(v)
-        return transposed, scores.apply(transposed) + damping * v
-
     def is_too_far(now: _Iterate) -> Bool[Array, ""]:
-        return (jnp.linalg.norm(now.residual) > limit) & (now.n_iterations < MAX_ITERATIONS)
+        is_far = (jnp.linalg.norm(now.residual) > limit) & (now.n_iterations < MAX_ITERATIONS)
+        return is_far | (now.n_iterations < 0)
 
     def iterate(now: _Iterate) -> _Iterate:
-        transposed, image = multiply(now.search)
-        length = now.product / jnp.vdot(now.search, image)
+        transposed = scores.apply_transpose(now.search)
+        image = scores.apply(transposed) + damping * now.search
+        is_first = now.n_iterations < 0  # as far as the preconditioner says, from nothing
+        length = jnp.where(is_first, 1.0, now.product / jnp.vdot(now.search, image))
         residual = now.residual - length * image
         better = precondition(residual)
         product = jnp.vdot(residual, better)
-        search = better + product / now.product * now.search
+        search = better + jnp.where(is_first, 0.0, product / now.product) * now.search
         direction = jax.tree.map(lambda d, t: d + length * t, now.direction, transposed)
         return _Iterate(direction, residual, search, product, now.n_iterations + 1)
 
-    first = precondition(rhs)
-    direction, image = multiply(first)
-    residual = rhs - image
-    search = precondition(residual)
-    product = jnp.vdot(residual, search)
-    start = _Iterate(direction, residual, search, product, jnp.zeros((), jnp.int32))
+    shapes = jax.eval_shape(scores.apply_transpose, rhs)
+    nothing = jax.tree.map(lambda part: jnp.zeros(part.shape, part.dtype), shapes)
+    before, one = jnp.asarray(-1, jnp.int32), jnp.ones((), rhs.dtype)
+    start = _Iterate(nothing, rhs, precondition(rhs), one, before)
     return jax.lax.while_loop(is_too_far, iterate, start)

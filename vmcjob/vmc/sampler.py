@@ -22,6 +22,7 @@ class Sampled(NamedTuple):
 
 
 Carry = tuple[Array, Array, Array]  # positions, log|ψ| there, accepted moves so far
+Move = tuple[Array, Array, Array]  # its key, its width, and whether it is one
 
 
 def sample(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_moves: int) -> Sampled:
@@ -33,21 +34,27 @@ def sample(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_mov
     """
     batch_log_psi = jax.vmap(log_psi, (None, 0))
 
-    def move(carry: Carry, key: Array) -> tuple[Carry, None]:
+    def move(carry: Carry, how: Move) -> tuple[Carry, None]:
         r, log_abs, n_accepted = carry
+        key, width, is_move = how
         key_move, key_accept = jax.random.split(key)
-        r_new = r + chain.width * jax.random.normal(key_move, r.shape, r.dtype)
+        r_new = r + width * jax.random.normal(key_move, r.shape, r.dtype)
         log_abs_new = batch_log_psi(params, r_new)
         threshold = jnp.log(jax.random.uniform(key_accept, log_abs.shape, r.dtype))
         is_likely = threshold < 2.0 * (log_abs_new - log_abs)
         # A broken proposal is refused; a walker that is lost takes the first one that is not.
         accept = jnp.isfinite(log_abs_new) & (is_likely | ~jnp.isfinite(log_abs))
         r = jnp.where(accept[:, None, None], r_new, r)
-        log_abs = jnp.where(accept, log_abs_new, log_abs)
-        return (r, log_abs, n_accepted + jnp.mean(accept, dtype=r.dtype)), None
+        log_abs = jnp.where(accept | ~is_move, log_abs_new, log_abs)
+        return (r, log_abs, n_accepted + is_move * jnp.mean(accept, dtype=r.dtype)), None
 
-    start = (chain.r, batch_log_psi(params, chain.r), jnp.zeros((), chain.r.dtype))
-    (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, jax.random.split(key, n_moves))
+    # Before all moves one of no width finds log|ψ| where the walkers are: a program with a single
+    # copy of the wave function in it is compiled sooner.
+    keys = jax.random.split(key, n_moves)
+    is_move = jnp.arange(-1, n_moves) >= 0
+    how = jnp.concatenate([keys[:1], keys]), is_move * chain.width, is_move
+    start = chain.r, jnp.zeros(len(chain.r), chain.r.dtype), jnp.zeros((), chain.r.dtype)
+    (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, how)
     return Sampled(chain._replace(r=r), log_abs, n_accepted / n_moves)
 
 

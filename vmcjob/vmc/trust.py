@@ -46,16 +46,15 @@ def shortened(
     def moved(halvings: Array) -> Array:
         return jnp.where(halvings == 0, whole, flat + part(halvings) * delta)
 
-    def at(halvings: Array) -> tuple[Array, Array]:
-        ess = effective_sample_size(
-            batch_log_psi(unravel(moved(halvings)), batch.r) - batch.log_abs
-        )
-        return halvings, ess
+    def one_more(tried: tuple[Array, Array]) -> tuple[Array, Array]:
+        halvings = tried[0] + 1
+        log_abs = batch_log_psi(unravel(moved(halvings)), batch.r)
+        return halvings, effective_sample_size(log_abs - batch.log_abs)
 
     # What is not a number is not too small either: the step is then refused as a whole, outside.
     halvings, ess = jax.lax.while_loop(
         lambda tried: (tried[1] < least) & (tried[0] <= MAX_HALVINGS),
-        lambda tried: at(tried[0] + 1),
-        at(jnp.zeros((), jnp.int32)),
+        one_more,
+        (jnp.asarray(-1, jnp.int32), jnp.asarray(-jnp.inf, flat.dtype)),
     )
     return unravel(moved(halvings)), Trust(ess, part(halvings))
