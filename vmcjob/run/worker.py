@@ -9,6 +9,7 @@ import numpy as np
 
 from vmcjob.errors import DivergedError
 from vmcjob.run import comparison
+from vmcjob.run.ahead import Steps
 from vmcjob.run.blocks import require_finite, run_blocks
 from vmcjob.run.consensus import reach_consensus, share_finding
 from vmcjob.run.explosion import NOTHING_STRANGE, ExplosionWatch, Judgement
@@ -72,12 +73,10 @@ class Worker:
         self.position, self.warning = self._restore()
         series = {phase: self._store.series(phase.value) for phase in RECORDED}
         energies = {phase: series[phase]["energy"] for phase in RECORDED}
-        about = self._heartbeat, self._planned, energies, self._spec.evaluate
-        self._progress = Progress(*about)
+        self._progress = Progress(self._heartbeat, self._planned, energies, self._spec.evaluate)
         clocks = [rows["wall_time"][-1] for rows in series.values() if len(rows["step"])]
         self._began = time.monotonic() - max(clocks, default=0.0)
-        self._pending = Pending()
-        self._flushed = time.monotonic()
+        self._pending, self._flushed = Pending(), time.monotonic()
         self._watch = ExplosionWatch(self.calculation.energy_bound, self._spec.sampler.walkers)
         self._watch.accept(series[Phase.TRAIN])
 
@@ -135,8 +134,9 @@ class Worker:
         return None
 
     def _run_each_phase(self) -> None:
-        phases = list(PhaseOfRun)
-        for name in phases[phases.index(PhaseOfRun(self.position.phase)) :]:
+        phases, current = list(PhaseOfRun), PhaseOfRun(self.position.phase)
+        steps = Steps(self.calculation, current, self.position.state)
+        for name in phases[phases.index(current) :]:
             phase = Phase(name)
             if phase is not self.position.phase:
                 self._enter(phase)
@@ -144,7 +144,7 @@ class Worker:
                 self._progress.begin(phase, self.position.step)
                 self._at_block_end()  # while the program was loaded, a stop may have been asked for
                 run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
-                run_phase(phase, self.calculation.step_of(name))
+                run_phase(phase, steps.step_of(self.calculation, name))
 
     def _go_back(self, cause: Cause, step: int) -> None:
         """Return to the last commit, record it, and take more care from there."""
@@ -280,8 +280,7 @@ class Worker:
         checkpoint = Checkpoint(str(phase), step, to_arrays(state))
         self._store.commit(self._pending.commit(checkpoint))
         self._committed = phase, step
-        self._pending = Pending()
-        self._flushed = time.monotonic()
+        self._pending, self._flushed = Pending(), time.monotonic()
 
     def _restore(self) -> tuple[Position, str | None]:
         """Where the last commit left off, or the beginning; what to know about the checkpoint."""

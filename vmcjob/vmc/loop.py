@@ -54,10 +54,38 @@ def on_all_devices(step: Program) -> Program:
     return devices.pmap(step, donate_argnums=(0,))
 
 
-def step_of(program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True) -> Step:
+@dataclass(frozen=True)
+class StepOfPhase:
+    """The step of a phase: its program, with all that is given but the step's index."""
+
+    program: Program
+    seed: Array
+    stream: Array
+    setting: Any
+    tunes: Array
+
+    def __call__(self, state: LoopState, index: Array) -> Any:
+        """Take one step; see `Step`."""
+        return self.program(state, self._given(index))
+
+    def compile(self, state: LoopState) -> None:
+        """Compile the program for states with these shapes, so that the first step need not.
+
+        Args:
+            state: of arrays, or of `jax.ShapeDtypeStruct`; it is not consumed.
+        """
+        program: Any = self.program
+        program.lower(state, self._given(jnp.asarray(0))).compile()
+
+    def _given(self, index: Array) -> Given:
+        return Given(self.seed, self.stream, index, self.setting, self.tunes)
+
+
+def step_of(
+    program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True
+) -> StepOfPhase:
     """The step of a phase."""
-    first, last = (jnp.uint32(seed), jnp.uint32(stream)), (setting, jnp.asarray(tunes))
-    return lambda state, index: program(state, Given(*first, index, *last))
+    return StepOfPhase(program, jnp.uint32(seed), jnp.uint32(stream), setting, jnp.asarray(tunes))
 
 
 @dataclass(frozen=True)

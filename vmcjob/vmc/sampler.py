@@ -50,9 +50,9 @@ def sample(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_mov
 
     # Before all moves one of no width finds log|ψ| where the walkers are: a program with a single
     # copy of the wave function in it is compiled sooner.
-    keys = jax.random.split(key, n_moves)
+    keys = jnp.concatenate([key[None], jax.random.split(key, n_moves)])
     is_move = jnp.arange(-1, n_moves) >= 0
-    how = jnp.concatenate([keys[:1], keys]), is_move * chain.width, is_move
+    how = keys, is_move * chain.width, is_move
     start = chain.r, jnp.zeros(len(chain.r), chain.r.dtype), jnp.zeros((), chain.r.dtype)
     (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, how)
     return Sampled(chain._replace(r=r), log_abs, n_accepted / n_moves)

@@ -1,0 +1,161 @@
+"""Programs of later phases are compiled while pretraining is at work."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from threading import current_thread
+from typing import Any
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from tests.run.harness import HELIUM
+from vmcjob.run import ahead
+from vmcjob.run.ahead import Steps
+from vmcjob.run.calculation import build, make_system
+from vmcjob.spec import JobSpec, parse_spec
+from vmcjob.vmc import devices
+from vmcjob.vmc.contracts import LoopState
+from vmcjob.vmc.hartree_fock import solve
+from vmcjob.vmc.loop import Step
+from vmcjob.vmc.phases import Calculation, Phase
+
+COMPILATION = "/jax/core/compile/backend_compile_duration"
+
+
+def read(text: str) -> JobSpec:
+    """The only point of a spec."""
+    return parse_spec(text, "test.toml").points[0].spec
+
+
+@contextmanager
+def compilations_of(thread: str) -> Iterator[list[str]]:
+    """The programs that a thread compiles meanwhile, or loads from JAX's cache."""
+    found: list[str] = []
+
+    def listen(event: str, duration_secs: float, **kwargs: str | int) -> None:
+        del duration_secs
+        if event == COMPILATION and current_thread().name == thread:
+            found.append(str(kwargs.get("fun_name")))
+
+    jax.monitoring.register_event_duration_secs_listener(listen)
+    try:
+        yield found
+    finally:
+        jax.monitoring.unregister_event_duration_listener(listen)
+
+
+def whole(programs: list[str]) -> list[str]:
+    """Those of steps; what is computed between them is compiled for itself."""
+    return [name for name in programs if "_fun" in name]
+
+
+@pytest.fixture(scope="module")
+def pretrained() -> Calculation:
+    """Helium, which begins with Hartree-Fock."""
+    spec = read(HELIUM.replace("[pretrain]\nsteps = 0", "[pretrain]\nsteps = 10"))
+    return build(spec, solve(make_system(spec.system), "sto-3g"))
+
+
+def test_nothing_is_compiled_between_pretraining_and_the_first_training_step(pretrained):
+    state = pretrained.initial_state()
+    with compilations_of("compile_0") as before:
+        steps = Steps(pretrained, Phase.PRETRAIN, state)
+        state, _ = steps.step_of(pretrained, Phase.PRETRAIN)(state, jnp.asarray(0))
+        warm_up, train = (steps.step_of(pretrained, p) for p in (Phase.WARMUP, Phase.TRAIN))
+    assert len(whole(before)) == 2
+    state = pretrained.after_pretraining(state)
+    with compilations_of("MainThread") as after:
+        state, _ = warm_up(state, jnp.asarray(0))
+        state, info = train(state, jnp.asarray(0))
+        jax.block_until_ready(state)
+    assert whole(after) == []
+    assert devices.unreplicate(info).is_finite
+
+
+def test_what_is_compiled_ahead_computes_the_same(pretrained):
+    def trained(step_of: Callable[[Phase], Step], state: LoopState) -> LoopState:
+        for phase in (Phase.PRETRAIN, Phase.WARMUP, Phase.TRAIN):
+            step = step_of(phase)
+            if phase is Phase.WARMUP:
+                state = pretrained.after_pretraining(state)
+            for k in range(3):
+                state, _ = step(state, jnp.asarray(k))
+        return state
+
+    first = pretrained.initial_state()
+    steps = Steps(pretrained, Phase.PRETRAIN, first)
+    ahead_of_time = trained(partial(steps.step_of, pretrained), first)
+    as_needed = trained(pretrained.step_of, pretrained.initial_state())
+    for left, right in zip(jax.tree.leaves(ahead_of_time), jax.tree.leaves(as_needed), strict=True):
+        np.testing.assert_array_equal(left, right)
+
+
+@pytest.mark.parametrize(
+    ("current", "later"),
+    [
+        (Phase.PRETRAIN, {Phase.WARMUP, Phase.TRAIN}),
+        (Phase.WARMUP, {Phase.TRAIN}),
+        (Phase.TRAIN, set()),
+        (Phase.EVALUATE, set()),
+    ],
+)
+def test_only_what_comes_before_the_first_training_step_is_compiled(
+    pretrained, monkeypatch, current, later
+):
+    asked = []
+    counted = Counted(pretrained, asked)
+    Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
+    assert set(asked) == later
+    for elsewhere in ("gpu", "tpu"):
+        asked.clear()
+        monkeypatch.setattr(jax, "default_backend", lambda name=elsewhere: name)
+        Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
+        assert asked == []
+    monkeypatch.undo()
+    monkeypatch.setattr(ahead.ranks, "count", lambda: 2)
+    Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
+    assert asked == []
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A calculation that notes whose steps are asked for, and compiles none."""
+
+    calculation: Calculation
+    asked: list[Phase]
+
+    def after_pretraining(self, state: LoopState) -> LoopState:
+        return self.calculation.after_pretraining(state)
+
+    def step_of(self, phase: Phase) -> Any:
+        self.asked.append(phase)
+        return lambda state, _index: (state, None)
+
+
+def test_a_program_that_cannot_be_compiled_ahead_is_met_by_the_step_itself(pretrained, monkeypatch):
+    def fail(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(ahead.StepOfPhase, "compile", fail)
+    state = pretrained.initial_state()
+    steps = Steps(pretrained, Phase.WARMUP, pretrained.after_pretraining(state))
+    state, info = steps.step_of(pretrained, Phase.TRAIN)(
+        pretrained.after_pretraining(pretrained.initial_state()), jnp.asarray(0)
+    )
+    assert devices.unreplicate(info).is_finite
+
+
+def test_a_calculation_that_takes_another_s_place_has_its_own_steps(pretrained):
+    """A training that ends when it is level has another schedule from then on."""
+    state = pretrained.after_pretraining(pretrained.initial_state())
+    steps = Steps(pretrained, Phase.WARMUP, state)
+    later = replace(pretrained, vmc=replace(pretrained.vmc, moves=0))
+    step = steps.step_of(later, Phase.TRAIN)
+    places = devices.gather(state.chain.r)
+    moved, _ = step(state, jnp.asarray(0))
+    np.testing.assert_array_equal(devices.gather(moved.chain.r), places)
