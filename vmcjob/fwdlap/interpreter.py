@@ -82,10 +82,11 @@ def interpret(closed: Any, inputs: Sequence[Value]) -> list[Value]:
     def read(atom: Any) -> Value:
         return atom.val if isinstance(atom, jex.Literal) else env[atom]
 
-    tables = behind_tables(jaxpr)
-    for eqn in jaxpr.eqns:
-        inputs = [read(atom) for atom in eqn.invars]
-        outputs = fold(eqn, inputs) if is_foldable(eqn, inputs, tables) else apply(eqn, inputs)
+    known = {var: value for var, value in env.items() if is_known(value)}
+    folded, left = fold(jaxpr, known)
+    env.update(folded)
+    for eqn in left:
+        outputs = apply(eqn, [read(atom) for atom in eqn.invars])
         env.update(zip(eqn.outvars, outputs, strict=True))
     return [read(atom) for atom in jaxpr.outvars]
 
@@ -103,10 +104,23 @@ def apply(eqn: Any, inputs: list[Value]) -> list[Value]:
     return bind(eqn, inputs)
 
 
-def fold(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Evaluate one equation while tracing."""
-    with jax.ensure_compile_time_eval():
-        return bind(eqn, inputs)
+def fold(jaxpr: Any, known: dict[Any, Any]) -> tuple[dict[Any, Any], list[Any]]:
+    """What is computed while tracing, in one program, soon compiled; and the equations left."""
+    tables, within = behind_tables(jaxpr), set(known)
+    eqns, left = [], []
+    for eqn in jaxpr.eqns:
+        is_known_soon = is_foldable(eqn, within, tables)
+        (eqns if is_known_soon else left).append(eqn)
+        within.update(eqn.outvars if is_known_soon else ())
+    needed = set(variables([*jaxpr.outvars, *(atom for eqn in left for atom in eqn.invars)]))
+    outs = [var for eqn in eqns for var in eqn.outvars if var in needed]
+    if not outs:
+        return {}, left
+    ins = [var for var in known if any(var in eqn.invars for eqn in eqns)]
+    core = jex.Jaxpr((), ins, outs, eqns, jaxpr.effects, jaxpr.debug_info)
+    values = [known[var] for var in ins]
+    program = jax.jit(jex.jaxpr_as_fun(jex.ClosedJaxpr(core, ()))).lower(*values).compile()
+    return dict(zip(outs, program(*values), strict=True)), left
 
 
 def is_known(value: Value) -> bool:
@@ -114,14 +128,13 @@ def is_known(value: Value) -> bool:
     return not isinstance(value, (Node, Tracer))
 
 
-def is_foldable(eqn: Any, inputs: list[Value], tables: set[Any]) -> bool:
+def is_foldable(eqn: Any, known: set[Any], tables: set[Any]) -> bool:
     """Whether an equation computes, of known inputs, something small that tables are made from."""
-    atoms = (*eqn.invars, *eqn.outvars)
     return (
         not eqn.effects
-        and any(atom in tables for atom in eqn.outvars)
-        and all(is_known(value) for value in inputs)
-        and all(_size(atom.aval) <= MAX_FOLDED for atom in atoms)
+        and any(var in tables for var in eqn.outvars)
+        and known.issuperset(variables(eqn.invars))
+        and all(_size(atom.aval) <= MAX_FOLDED for atom in (*eqn.invars, *eqn.outvars))
     )
 
 

@@ -1,6 +1,7 @@
 """Programs that a run needs next are compiled while it is still busy with an earlier phase."""
 
 import logging
+import sys
 from collections.abc import Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
@@ -14,6 +15,10 @@ from vmcjob.vmc.phases import Calculation, Phase
 FIRST = (Phase.WARMUP, Phase.TRAIN)
 """What lies between a run's beginning and its first training step. What comes later is compiled
 when it is due: it would take processors from training."""
+
+SWITCH_S = 5e-4
+"""A thread that traces a program holds the interpreter for so long at most: a step of the phase at
+work takes several turns to dispatch, and Python's own 5 ms would be longer than many a step."""
 
 log = logging.getLogger("vmcjob")
 
@@ -52,6 +57,7 @@ class Steps:
         if current is Phase.PRETRAIN:
             state = self._calculation.after_pretraining(state)
         shapes = jax.tree.map(_shape, state)
+        sys.setswitchinterval(SWITCH_S)
         # One thread, in the order of phases: the current phase computes on the other processors.
         pool = ThreadPoolExecutor(1, "compile")
         for phase in later:
