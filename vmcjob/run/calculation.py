@@ -28,6 +28,9 @@ from vmcjob.vmc.system import System, homes_of, nuclei_of
 
 AVERAGED = 0.1
 """Part of the training, its end, whose parameters are averaged."""
+FEWER_MOVES = 3
+"""By this, between two steps of pretraining: what its walkers stand for does not change meanwhile,
+and it fits as well to walkers that have not moved far."""
 
 
 def configure_jax(numerics: jobspec.Numerics) -> None:
@@ -116,7 +119,7 @@ def _pretraining(
         ),
         optimizer=fitting_optimizer(options.optimizer, options.learning_rate, options.steps),
         seed=spec.seed,
-        moves=spec.sampler.steps,
+        moves=max(1, spec.sampler.steps // FEWER_MOVES),
         target_acceptance=spec.sampler.target_acceptance,
         retry=policy.retries,
     )
