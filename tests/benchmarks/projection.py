@@ -31,7 +31,7 @@ PEAK = 67e12  # of an H100, float32 without tensor cores, operations per second
 WITHIN_A_NODE = 450e9  # NVLink, bytes per second and direction
 BETWEEN_NODES = 50e9  # 400 Gb/s for each GPU
 A_NODE = 8  # GPUs
-ROUNDS = 2  # of conjugate gradients in a step of SPRING: one in the chains of `growth`, 30 at most
+ROUNDS = 3  # of conjugate gradients in a step of SPRING: two in the chains of `growth`, 31 at most
 PASSES_OF_KFAC = 3  # in units of a score: the gradient, what comes back for the factors, their sums
 
 
