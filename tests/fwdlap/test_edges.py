@@ -90,3 +90,17 @@ def test_no_walkers_have_no_energies():
     """As `jax.vmap` has it."""
     energies = fwdlap.over_walkers(lambda r: fwdlap.laplacian(jnp.sum)(r).laplacian)
     assert energies(jnp.zeros((0, 2, 3))).shape == (0,)
+
+
+def test_without_jit_the_same_comes_out():
+    """JAX's debugging mode compiles nothing ahead."""
+
+    def function(x):
+        i, j = jnp.triu_indices(len(x), 1)
+        return jnp.sum((x[i] * x[j]) ** 2)
+
+    x = jnp.arange(1.0, 5.0)
+    expected = fwdlap.laplacian(function)(x).laplacian
+    with jax.disable_jit():
+        found = fwdlap.laplacian(function)(x).laplacian
+    np.testing.assert_allclose(found, expected, rtol=1e-6)

@@ -1,9 +1,11 @@
 """Programs of later phases are compiled while pretraining is at work."""
 
+import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from threading import current_thread
 from typing import Any
 
@@ -13,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.run.harness import HELIUM
+from tests.run.harness import HELIUM, make_run, signal_when, start
 from vmcjob.run import ahead
 from vmcjob.run.ahead import Steps
 from vmcjob.run.calculation import build, make_system
@@ -51,7 +53,7 @@ def compilations_of(thread: str) -> Iterator[list[str]]:
 
 def whole(programs: list[str]) -> list[str]:
     """Those of steps; what is computed between them is compiled for itself."""
-    return [name for name in programs if "_fun" in name]
+    return [name for name in programs if name == "jit(_fun)"]
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +161,27 @@ def test_a_calculation_that_takes_another_s_place_has_its_own_steps(pretrained):
     places = devices.gather(state.chain.r)
     moved, _ = step(state, jnp.asarray(0))
     np.testing.assert_array_equal(devices.gather(moved.chain.r), places)
+
+
+ENDLESS = """
+import threading
+from vmcjob.vmc.loop import StepOfPhase
+StepOfPhase.compile = lambda *_: threading.Event().wait()
+from vmcjob.__main__ import main
+main()
+"""
+
+
+def test_a_run_that_is_stopped_waits_for_no_program(tmp_path: Path) -> None:
+    """Its outcome is written: whoever begins it again must find nobody at it."""
+    run = make_run(tmp_path, HELIUM.replace("[pretrain]\nsteps = 0", "[pretrain]\nsteps = 500000"))
+    worker = start(run, program=("-c", ENDLESS, "run"))
+
+    def is_fitting() -> bool:
+        beat = run.read_heartbeat()
+        return beat is not None and beat.phase == "pretrain"
+
+    assert signal_when(worker, signal.SIGTERM, is_fitting) == 75
+    outcome = run.read_outcome()
+    assert outcome is not None
+    assert outcome.message.startswith("stopped by SIGTERM; continues from pretrain step")

@@ -1,5 +1,7 @@
 """What machines type: the worker of one run, and the launcher behind a local submission."""
 
+import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -27,8 +29,13 @@ def run(
     --coordinator and another --rank.
     """
     from vmcjob.run import main
+    from vmcjob.run.programs import is_compiling
 
-    raise typer.Exit(main(run_dir, Rank(rank, ranks, coordinator)))
+    code = main(run_dir, Rank(rank, ranks, coordinator))
+    if is_compiling():  # Python would wait for it; all is written, and the exit code is known
+        logging.shutdown()
+        os._exit(code)
+    raise typer.Exit(code)
 
 
 @app.command("local-queue", hidden=True, cls=Command)

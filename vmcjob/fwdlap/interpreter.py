@@ -118,9 +118,11 @@ def fold(jaxpr: Any, known: dict[Any, Any]) -> tuple[dict[Any, Any], list[Any]]:
         return {}, left
     ins = [var for var in known if any(var in eqn.invars for eqn in eqns)]
     core = jex.Jaxpr((), ins, outs, eqns, jaxpr.effects, jaxpr.debug_info)
-    values = [known[var] for var in ins]
-    program = jax.jit(jex.jaxpr_as_fun(jex.ClosedJaxpr(core, ()))).lower(*values).compile()
-    return dict(zip(outs, program(*values), strict=True)), left
+    program, values = jex.jaxpr_as_fun(jex.ClosedJaxpr(core, ())), [known[var] for var in ins]
+    if not getattr(jax.config, "jax_disable_jit", False):
+        program = jax.jit(program).lower(*values).compile()
+    with jax.ensure_compile_time_eval():
+        return dict(zip(outs, program(*values), strict=True)), left
 
 
 def is_known(value: Value) -> bool:

@@ -7,6 +7,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import jax
 
+from vmcjob.run.programs import COMPILER
 from vmcjob.vmc import ranks
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step, StepOfPhase
@@ -57,13 +58,15 @@ class Steps:
         if current is Phase.PRETRAIN:
             state = self._calculation.after_pretraining(state)
         shapes = jax.tree.map(_shape, state)
+        usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
         # One thread, in the order of phases: the current phase computes on the other processors.
-        pool = ThreadPoolExecutor(1, "compile")
+        pool = ThreadPoolExecutor(1, COMPILER)
         for phase in later:
             step = self._calculation.step_of(phase)
             if isinstance(step, StepOfPhase):
                 self._ahead[phase] = step, pool.submit(step.compile, shapes)
+        pool.submit(sys.setswitchinterval, usual)
         pool.shutdown(wait=False)
 
 

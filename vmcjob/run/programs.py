@@ -3,6 +3,7 @@
 import hashlib
 import os
 import platform
+import threading
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -14,6 +15,8 @@ MAX_BYTES = 1 << 30
 SHORTEST = "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"
 PROCESSOR = ("model name", "flags", "CPU implementer", "CPU part", "Features")
 DIGITS = 16
+COMPILER = "compile"
+"""The name of a thread that compiles what is needed later, and of others that it begins."""
 
 
 def keep_programs() -> None:
@@ -37,6 +40,11 @@ def keep_programs() -> None:
         return
     forget_oldest(folder, MAX_BYTES)
     os.environ[JAX_CACHE] = str(folder)
+
+
+def is_compiling() -> bool:
+    """Whether a thread is still at a program that is for later: nobody can call it off."""
+    return any(thread.name.startswith(COMPILER) for thread in threading.enumerate())
 
 
 def processor() -> str:
