@@ -47,13 +47,21 @@ class RowTrace:
     runs: tuple[RunTrace, ...]
     pooling: Facts  # empty for a single run
     estimate: Estimate
+    why: str  # it is not called converged, else empty
 
 
-def trace_row(name: str, stores: Mapping[str, Path]) -> RowTrace:
-    """Of a row of a table, whose runs are in these stores; StoreError if one cannot be read."""
+def trace_row(name: str, stores: Mapping[str, Path], why: str = "") -> RowTrace:
+    """Of a row of a table; StoreError if a store cannot be read.
+
+    Args:
+        name: of the row.
+        stores: of its runs, by their ids.
+        why: the table does not call it converged.
+    """
     runs = tuple(trace_run(run_id, path) for run_id, path in stores.items())
     estimates = [run.estimate for run in runs]
-    return RowTrace(name, runs, _pooling(estimates), pool(estimates))
+    pooled = pool(estimates)
+    return RowTrace(name, runs, _pooling(estimates), pooled, why or pooled.why)
 
 
 def trace_run(run_id: str, path: Path) -> RunTrace:
@@ -122,7 +130,7 @@ def _pooling(estimates: Sequence[Estimate]) -> Facts:
 
 
 def meaning(found: Estimate) -> Facts:
-    """What an estimate says, with how it is judged."""
+    """What an estimate says, and whether its statistics are sound; the state is not judged here."""
     return {
         "energy": found.mean,
         "error": found.error,
@@ -130,5 +138,5 @@ def meaning(found: Estimate) -> Facts:
         "tau, steps": found.tau,
         "n_eff = rows / (2 tau)": found.n_eff,
         "n_eff needed": MIN_INDEPENDENT,
-        "converged": "yes" if found.converged else f"no: {found.why}",
+        "statistics": "sound" if found.converged else f"not sound: {found.why}",
     }

@@ -13,7 +13,7 @@ from tests.runs import make_run
 from vmcjob.explain import trace_row
 from vmcjob.rundir import list_runs
 from vmcjob.stats import pool
-from vmcjob.store import RunStore
+from vmcjob.store import HartreeFockRecord, RunStore
 
 RUNS = [f"h2-000000000{seed}" for seed in range(2)]
 
@@ -58,6 +58,21 @@ def test_walkers_that_are_stuck_have_no_errors_to_choose_from(shell: Shell) -> N
         trace = trace_row("h2", {RUNS[0]: run.store_path})
     assert trace.runs[0].errors == {}
     assert "stuck" in trace.estimate.why
+
+
+def test_a_state_that_is_suspect_is_not_explained_as_converged(shell: Shell) -> None:
+    """Sound statistics of a ruined wave function; the table's own verdict comes last."""
+    coefficients = {spin: np.ones((1, 1)) for spin in ("up", "down")}
+    attributes = {"energy": -1.2, "is_converged": True, "method": "rhf", "basis": "sto-3g"}
+    start = HartreeFockRecord(attributes, coefficients)
+    evaluate(finish(make_run(shell.runs, RUNS[0])), 0, start=start)
+    done = shell.run("aggregate", "--explain", RUNS[0])
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^statistics +sound$", done.stdout, re.MULTILINE)
+    verdict = done.stdout.splitlines()[-1]
+    assert re.fullmatch(r"verdict +not converged: lies \S+ mHa above Hartree-Fock", verdict)
+    document = json.loads(shell.run("aggregate", "--explain", RUNS[0], "--json").stdout)
+    assert "above Hartree-Fock" in document["why"]
 
 
 @pytest.mark.slow

@@ -21,7 +21,7 @@ def explain_row(run: "RunDir", energies: "Energies") -> "RowTrace":
     for row in energies.table.rows:
         if run_id in row.run_ids:
             stores = {one: energies.runs[one].run.store_path for one in row.run_ids}
-            return trace_row(row.name, stores)
+            return trace_row(row.name, stores, row.why)
     left_out = dict([*energies.table.excluded, *energies.table.contained])
     raise NotFoundError(f"{run_id}: is in no row: {left_out.get(run_id, 'its record is damaged')}")
 
@@ -45,7 +45,9 @@ def _sections(trace: "RowTrace") -> Iterator[str]:
         yield _section("runs pooled", trace.pooling)
         yield _section(f"{trace.name}, pooled", meaning(trace.estimate))
     digits = format_energy(trace.estimate.mean, trace.estimate.error)
-    yield _section("in the table", {"name": trace.name, "energy": f"{digits} hartree"})
+    verdict = f"not converged: {trace.why}" if trace.why else "converged"
+    facts = {"name": trace.name, "energy": f"{digits} hartree", "verdict": verdict}
+    yield _section("in the table", facts)
 
 
 def _run_sections(run: "RunTrace") -> Iterator[str]:
