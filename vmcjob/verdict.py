@@ -25,6 +25,9 @@ MIN_OUTLIER = 8.0
 """In robust standard deviations: what a step must be off to be called an outlier."""
 MAX_SHIFT = 0.5
 """Error bars by which a single step may shift the mean."""
+MIN_SHIFT = 1e-5
+"""In hartree: what a single step may shift it by anyway. A wave function that is all but exact has
+local energies so narrow that one walker near a nucleus stands out."""
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 
 Series = Mapping[str, np.ndarray]
@@ -134,15 +137,16 @@ def _variance_ratio(train: np.ndarray, evaluate: np.ndarray, n_tail: int) -> flo
 
 
 def _outliers(energies: np.ndarray, error: float) -> Iterator[str]:
-    """A single step that shifts the mean by half an error bar or more."""
+    """A single step that shifts the mean by half an error bar, if that is worth a word."""
     n = len(energies)
+    far = n * max(MIN_SHIFT, MAX_SHIFT * error)
     # Most series are narrower than such a shift: no median has to be found for these.
-    if n < 2 or np.ptp(energies) <= MAX_SHIFT * n * error:
+    if n < 2 or np.ptp(energies) <= far:
         return
     away = np.abs(energies - np.median(energies))
     sigma = SIGMA_PER_MAD * float(np.median(away))
     step = int(np.argmax(away))
-    if away[step] > MIN_OUTLIER * sigma > 0.0 and away[step] > MAX_SHIFT * n * error:
+    if away[step] > MIN_OUTLIER * sigma > 0.0 and away[step] > far:
         yield f"step {step + 1} alone, with {energies[step]:.6g} hartree, carries its mean"
 
 
