@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from vmcjob.frames import DataFrame, Dataset
 
 SCHEMA_VERSION = 1
+CONVERGED, NOT_YET, SUSPECT = "converged", "not yet", "suspect"
 UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
     ("energy", "error", "reference", "hartree_fock", "extrapolated", "extrapolated_error"),
     "hartree",
@@ -62,6 +63,7 @@ class Row:
     not_extrapolated: str  # why there is none, else empty
     training_slope: float | None  # of the last fifth of training, hartree per 1000 steps
     training_slope_error: float | None
+    verdict: str  # "converged", "not yet", or "suspect" where there are findings
 
 
 class Exclusion(NamedTuple):
@@ -190,6 +192,7 @@ def _row(group: Sequence[Evaluated]) -> Row:
         not_extrapolated=extrapolated.why,
         training_slope=slope and slope.per_1000,
         training_slope_error=slope and slope.error,
+        verdict=SUSPECT if found else CONVERGED if pooled.converged else NOT_YET,
     )
 
 

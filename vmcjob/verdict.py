@@ -46,9 +46,11 @@ def findings(
     found = [*_outliers(evaluate["energy"], energy.error)]
     if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
         found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
-    if len(train["energy"]) >= 2 * MIN_TAIL:
-        n_tail = max(MIN_TAIL, len(train["energy"]) // 10)
+    if (n_train := len(train["energy"])) >= 2 * MIN_TAIL:
+        n_tail = max(MIN_TAIL, n_train // 10)
         found += _against_training(train, evaluate, energy, n_tail)
+    elif n_train:
+        found.append(f"its training of {n_train} steps is too short to be judged")
     return (*found, *_scatter(evaluate["variance"], energy.mean))
 
 
@@ -56,7 +58,7 @@ def _scatter(variance: np.ndarray, energy: float) -> Iterator[str]:
     """Local energies as far from their mean as that is from zero: no state of any use."""
     # A median is at most twice a mean, which is sooner found.
     if 2.0 * float(np.mean(variance)) > energy**2 and (middle := np.median(variance)) > energy**2:
-        yield f"its variance, {middle:.3g} hartree², is more than its energy squared"
+        yield f"its variance, {middle:.3g} hartree² in the median, is more than its energy squared"
 
 
 def _against_training(
@@ -68,7 +70,7 @@ def _against_training(
         yield f"lies {_mha(rise)} above the end of its training"
     ratio = _variance_ratio(train["variance"], evaluate["variance"], n_tail)
     if ratio > MAX_VARIANCE_RATIO:
-        yield f"its variance is {ratio:.0f} times the lowest of its training"
+        yield f"its variance, in the median, is {ratio:.0f} times the lowest of its training"
     fall, error = _fall(train["energy"][-2 * n_tail :])
     if fall > max(MAX_FALL, CERTAIN * error):
         part = "tenth" if n_tail > MIN_TAIL else f"{n_tail} steps"

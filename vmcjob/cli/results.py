@@ -28,11 +28,7 @@ if TYPE_CHECKING:
 MAX_LEVEL = 1e-2  # hartree per 1000 steps: what is only known to change by less may well fall
 
 
-def _verdict(row: "Row") -> Cell:
-    """In a word: a state that its own numbers speak against is no matter of patience."""
-    if row.findings:
-        return Cell("suspect", "red")
-    return Cell("converged", "green") if row.converged else Cell("not yet", "yellow")
+VERDICT_STYLES = {"converged": "green", "not yet": "yellow", "suspect": "red"}
 
 
 def _training(row: "Row") -> str:
@@ -43,7 +39,7 @@ def _training(row: "Row") -> str:
     if slope is None or error is None:
         return ""
     if abs(slope) <= CERTAIN * error:
-        words = "level within" if CERTAIN * error <= MAX_LEVEL else "cannot be told within"
+        words = "level within" if CERTAIN * error <= MAX_LEVEL else "known only within"
         return f"{words} {float(f'{1e3 * CERTAIN * error:.2g}'):g} mHa per 1000 steps"
     words = "still falling" if slope < 0.0 else "rising"
     return f"{words} by {format_energy(1e3 * abs(slope), 1e3 * error)} mHa per 1000 steps"
@@ -80,7 +76,7 @@ def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
         TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", dispensable=6),
         TableColumn("n_eff", lambda row: f"{row.n_eff:.0f}", "right", dispensable=2),
         TableColumn("training", _training, dispensable=6),
-        TableColumn("verdict", _verdict),
+        TableColumn("verdict", lambda row: Cell(row.verdict, VERDICT_STYLES[row.verdict])),
         TableColumn("note", lambda row: Cell(row.why, "dim"), "note", dispensable=1),
     ]
 

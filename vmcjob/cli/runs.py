@@ -20,10 +20,7 @@ from vmcjob.cli.options import (
     select_run,
     select_runs,
 )
-from vmcjob.cli.screen import (
-    put_json,
-    put_table,
-)
+from vmcjob.cli.screen import put, put_json, put_table
 from vmcjob.cli.text import (
     Cell,
     Column,
@@ -90,7 +87,10 @@ def cancel(
         rows = [[Cell(done.run.path.name), Cell(done.result)] for done in told]
         put_table([Column("run"), Column("result")], rows)
     ended = _wait([done.run for done in results if done.was_active and not done.error], is_waited)
-    if as_json:
+    if ended and not as_json:
+        rows = [[Cell(run.path.name), Cell(state.lower())] for run, state in ended.items()]
+        put("")
+        put_table([Column("run"), Column("state")], rows)
         put_json({"schema_version": 1, "cancelled": [_describe(done, ended) for done in results]})
     if errors:
         raise combine(_distinct(errors))

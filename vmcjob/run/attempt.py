@@ -1,6 +1,7 @@
 """What an attempt does between its start and its end: read the spec, open the store, work."""
 
 import logging
+import math
 import os
 import platform
 import socket
@@ -28,7 +29,9 @@ from vmcjob.run.stop import StopRequest
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256, why_no_start
+from vmcjob.stats import estimate
 from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore, peek
+from vmcjob.verdict import findings
 from vmcjob.vmc import ranks
 from vmcjob.vmc.casscf import ActiveSpace
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
@@ -68,7 +71,20 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, device_names(), worker.standing)
     found = worker.run()
-    return "" if found is None else str(found)
+    said = [] if found is None else [str(found)]
+    if isinstance(store, RunStore) and (against := _findings(store)):
+        said.append(f"suspect: {'; '.join(against)}")
+    return "; ".join(said)
+
+
+def _findings(store: RunStore) -> tuple[str, ...]:
+    """What its own numbers say against a finished run, as `aggregate` will."""
+    train, evaluate = (store.series(phase) for phase in ("train", "evaluate"))
+    energy = estimate(evaluate["energy"], variance=evaluate["variance"])
+    if not math.isfinite(energy.error):  # of less than two steps, say
+        return ()
+    start = store.hartree_fock()
+    return findings(train, evaluate, energy, start.attributes["energy"] if start else None)
 
 
 def read_own_spec(run_dir: RunDir) -> JobSpec:

@@ -17,6 +17,7 @@ from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 
 log = logging.getLogger("vmcjob")
+CANCELLED = "CANCELLED"  # half-way, because its user wanted it
 BOUNDS = ("start", "end", "lost")  # events between which a worker works
 
 
@@ -48,13 +49,24 @@ def main(path: Path, rank: Rank = ALONE) -> int:
             _leave_as_it_was(run_dir, heartbeat, beat)
         else:
             run_dir.write_outcome(outcome)
+        word = _word(run_dir, outcome)
         with suppress(RunDirError):  # a full disk: the outcome says so
-            run_dir.append_attempt("end", outcome=outcome.outcome, message=outcome.message)
-    log.info("%s", f"{outcome.outcome} {outcome.message}".rstrip())
+            run_dir.append_attempt("end", outcome=word, message=outcome.message)
+    log.info("%s", f"{word} {outcome.message}".rstrip())
     code = EXIT_CODES[outcome.outcome]
     if not rank.is_alone:
         _leave(outcome, code)
     return code
+
+
+def _word(run_dir: RunDir, outcome: OutcomeRecord) -> str:
+    """How an attempt ended, for its history and log: as `status` calls it."""
+    submission = run_dir.read_submission()
+    is_cancelled = run_dir.read_cancellation() is not None or (
+        submission is not None and submission.cancelled_at is not None
+    )
+    is_half_way = outcome.outcome is Outcome.PREEMPTED
+    return CANCELLED if is_half_way and is_cancelled else outcome.outcome
 
 
 def _attempt(

@@ -110,7 +110,8 @@ class Worker:
         """
         while (setback := self._run_phases()) is not None:
             self._go_back(*setback)
-        self._commit()
+        if self._committed != (self.position.phase, self.position.step):
+            self._commit()
         found = self._settle()
         self._progress.finish()
         return found
