@@ -115,6 +115,9 @@ def test_cancelling_takes_runs_out_of_the_queue(shell):
         told = json.loads(shell.run("cancel", "--json", "--wait", "h").stdout)["cancelled"]
         assert [item["run_id"] for item in told] == [r.path.name for r in list_runs(shell.runs)]
         assert [(item["was_active"], item["state"]) for item in told] == [(True, "CANCELLED")] * 2
+        shell.run("submit", "h.toml")
+        *_, first, second = shell.run("cancel", "--wait", "h").stdout.splitlines()
+        assert [first.split()[-1], second.split()[-1]] == ["cancelled"] * 2
 
 
 def test_a_run_on_another_host_is_cancelled_there(shell):

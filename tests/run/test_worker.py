@@ -29,6 +29,7 @@ from vmcjob.run import main
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Heartbeat, Outcome, Phase, Process, RunDir
+from vmcjob.status import examine
 from vmcjob.store import RunStore
 from vmcjob.usage import work
 
@@ -41,7 +42,7 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     run = make_run(tmp_path_factory.mktemp("undisturbed"))
     code, log = finish(start(run))
     assert code == 0, log
-    assert log.endswith(" FINISHED\n")
+    assert " FINISHED" in log.splitlines()[-1]
     return run
 
 
@@ -225,14 +226,35 @@ def test_a_wish_to_stop_holds_for_the_attempt_that_it_was_about(is_about_it, tmp
         run.write_cancellation(Process.of_pid(worker.pid))
     assert signal_when(worker, signal.SIGTERM, lambda: last_beat(run, worker) is not None) == 75
     assert (run.read_cancellation() is not None) == is_about_it
+    assert run.read_attempts()[-1]["outcome"] == ("CANCELLED" if is_about_it else "PREEMPTED")
+
+
+def stored(run: RunDir) -> dict[str, bytes]:
+    """All files of a store, by their paths."""
+    files = sorted(path for path in run.store_path.rglob("*") if path.is_file())
+    return {str(path.relative_to(run.store_path)): path.read_bytes() for path in files}
+
+
+def test_a_run_that_its_own_numbers_speak_against_ends_by_saying_so(tmp_path: Path) -> None:
+    """Whoever looks at `status` alone must not take its energy for a result."""
+    run = make_run(tmp_path, HELIUM.replace("steps = 60", "steps = 19", 1))
+    code, log = finish(start_fake(run))
+    assert code == 0, log
+    outcome = run.read_outcome()
+    assert outcome is not None
+    sentence = "its training of 19 steps is too short to be judged"
+    assert outcome.message.startswith("suspect: ")
+    assert sentence in outcome.message
+    assert log.endswith(f" FINISHED {outcome.message}\n")
+    assert examine(run).message == outcome.message
 
 
 def test_a_finished_run_run_again_stays_as_it_is(undisturbed_fake: RunDir) -> None:
-    """Nothing is appended, nothing computed anew; it ended when it ended."""
-    before, outcome = results(undisturbed_fake), undisturbed_fake.read_outcome()
+    """Nothing is appended, nothing computed anew, nothing written; it ended when it ended."""
+    before, outcome = stored(undisturbed_fake), undisturbed_fake.read_outcome()
     beat = undisturbed_fake.read_heartbeat()
     assert finish(start_fake(undisturbed_fake))[0] == 0
-    assert_same(results(undisturbed_fake), before)
+    assert stored(undisturbed_fake) == before
     assert undisturbed_fake.read_outcome() == outcome
     assert undisturbed_fake.read_heartbeat() == beat
 

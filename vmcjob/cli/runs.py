@@ -91,6 +91,7 @@ def cancel(
         rows = [[Cell(run.path.name), Cell(state.lower())] for run, state in ended.items()]
         put("")
         put_table([Column("run"), Column("state")], rows)
+    if as_json:
         put_json({"schema_version": 1, "cancelled": [_describe(done, ended) for done in results]})
     if errors:
         raise combine(_distinct(errors))
