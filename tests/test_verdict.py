@@ -110,3 +110,22 @@ def test_a_hundredth_of_a_mha_is_not_worth_a_word(shift: float, is_named: bool) 
     exact = series(energies, variance=1e-6)
     said = findings(exact, exact, estimate(energies), None)
     assert any("alone" in one for one in said) == is_named
+
+
+@pytest.mark.parametrize("name", ["energy", "variance"])
+@pytest.mark.parametrize("number", [np.nan, np.inf])
+def test_a_training_with_numbers_that_are_none_is_told(name: str, number: float) -> None:
+    """No comparison with them is true: every check would pass."""
+    train = {key: values.copy() for key, values in TRAINED.items()}
+    train[name][N // 2] = number
+    assert judge(train, series(noise(LEVEL))) == ("its training has numbers that are not finite",)
+
+
+def test_a_variance_below_zero_is_told() -> None:
+    assert judge(TRAINED, series(noise(LEVEL), variance=-1.0)) == ("it has a variance below zero",)
+
+
+@pytest.mark.parametrize(("n_train", "words"), [(1, "1 step is"), (19, "19 steps is")])
+def test_a_training_too_short_to_be_judged_is_told(n_train: int, words: str) -> None:
+    found = judge(series(noise(LEVEL, n_train)), series(noise(LEVEL)))
+    assert found == (f"its training of {words} too short to be judged",)

@@ -47,21 +47,25 @@ class RowTrace:
     runs: tuple[RunTrace, ...]
     pooling: Facts  # empty for a single run
     estimate: Estimate
+    verdict: str  # of the table
     why: str  # it is not called converged, else empty
 
 
-def trace_row(name: str, stores: Mapping[str, Path], why: str = "") -> RowTrace:
+def trace_row(name: str, stores: Mapping[str, Path], verdict: str = "", why: str = "") -> RowTrace:
     """Of a row of a table; StoreError if a store cannot be read.
 
     Args:
         name: of the row.
         stores: of its runs, by their ids.
-        why: the table does not call it converged.
+        verdict: the table's.
+        why: that does not call it converged.
     """
     runs = tuple(trace_run(run_id, path) for run_id, path in stores.items())
     estimates = [run.estimate for run in runs]
     pooled = pool(estimates)
-    return RowTrace(name, runs, _pooling(estimates), pooled, why or pooled.why)
+    why = why or pooled.why
+    verdict = verdict or ("not yet" if why else "converged")
+    return RowTrace(name, runs, _pooling(estimates), pooled, verdict, why)
 
 
 def trace_run(run_id: str, path: Path) -> RunTrace:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from vmcjob.frames import DataFrame, Dataset
 
 SCHEMA_VERSION = 1
-CONVERGED, NOT_YET, SUSPECT = "converged", "not yet", "suspect"
+VERDICTS = CONVERGED, NOT_YET, SUSPECT = "converged", "not yet", "suspect"
+"""From good to bad."""
 UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
     ("energy", "error", "reference", "hartree_fock", "extrapolated", "extrapolated_error"),
     "hartree",

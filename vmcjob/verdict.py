@@ -43,6 +43,10 @@ def findings(
         energy: of the evaluation.
         hartree_fock: an energy that any trained state should be below, hartree.
     """
+    if not all(np.isfinite(train[name]).all() for name in ("energy", "variance")):
+        return ("its training has numbers that are not finite",)
+    if min(np.min(series["variance"], initial=0.0) for series in (train, evaluate)) < 0.0:
+        return ("it has a variance below zero",)
     found = [*_outliers(evaluate["energy"], energy.error)]
     if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
         found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
@@ -50,7 +54,8 @@ def findings(
         n_tail = max(MIN_TAIL, n_train // 10)
         found += _against_training(train, evaluate, energy, n_tail)
     elif n_train:
-        found.append(f"its training of {n_train} steps is too short to be judged")
+        steps = "1 step" if n_train == 1 else f"{n_train} steps"
+        found.append(f"its training of {steps} is too short to be judged")
     return (*found, *_scatter(evaluate["variance"], energy.mean))
 
 
@@ -153,4 +158,5 @@ def _outliers(energies: np.ndarray, error: float) -> Iterator[str]:
 
 
 def _mha(energy: float) -> str:
-    return f"{1e3 * energy:.3g} mHa"
+    mha = 1e3 * energy
+    return f"{mha:.0f} mHa" if 1e3 <= abs(mha) < 1e6 else f"{mha:.3g} mHa"

@@ -67,10 +67,11 @@ def test_a_state_that_is_suspect_is_not_explained_as_converged(shell: Shell) -> 
     start = HartreeFockRecord(attributes, coefficients)
     evaluate(finish(make_run(shell.runs, RUNS[0])), 0, start=start)
     done = shell.run("aggregate", "--explain", RUNS[0])
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == 3
+    assert done.stderr == "h2 R=1.4: suspect\n"
     assert re.search(r"^statistics +sound$", done.stdout, re.MULTILINE)
     verdict = done.stdout.splitlines()[-1]
-    assert re.fullmatch(r"verdict +not converged: lies \S+ mHa above Hartree-Fock", verdict)
+    assert re.fullmatch(r"verdict +suspect: lies \S+ mHa above Hartree-Fock", verdict)
     document = json.loads(shell.run("aggregate", "--explain", RUNS[0], "--json").stdout)
     assert "above Hartree-Fock" in document["why"]
 

@@ -241,8 +241,10 @@ def test_energies_add_up_with_their_errors(results: Shell) -> None:
     assert found["error"] == pytest.approx(0.5 * row["error"])
     lines = results.run("aggregate", "--diff", name).stdout.splitlines()
     assert lines[2] == ""
-    assert lines[3].split() == ["sum", "energy"]
+    assert lines[3].split() == ["sum", "energy", "verdict"]
     assert lines[4].startswith(f"{name}  0.58")
+    assert lines[4].endswith(f"  {found['verdict']}")
+    assert found["verdict"] == row["verdict"] == "converged"
     assert "differences" not in json.loads(results.run("aggregate", "--json").stdout)
 
 

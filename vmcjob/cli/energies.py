@@ -50,11 +50,12 @@ def make_energies(
 
 
 class Difference(TypedDict):
-    """A sum of energies of the table, and its standard error, in hartree."""
+    """A sum of energies of the table, and its standard error, in hartree; the worst verdict."""
 
     sum: str  # as it was written
     energy: float
     error: float
+    verdict: str
 
 
 def read_reactions(option: str, sums: Sequence[str]) -> "list[Reaction]":
@@ -70,10 +71,20 @@ def read_reactions(option: str, sums: Sequence[str]) -> "list[Reaction]":
 def add_up(option: str, reactions: "Sequence[Reaction]", table: "Table") -> list[Difference]:
     """The sums, of the rows of a table; UsageError for a name that has no row."""
     from vmcjob.reaction import Measured, ReactionError
+    from vmcjob.table import VERDICTS
 
     known = {row.name: Measured(row.energy, row.error) for row in table.rows}
+    verdicts = {row.name: row.verdict for row in table.rows}
     try:
-        found = [(reaction.text, reaction.energy(known)) for reaction in reactions]
+        found = [(reaction, reaction.energy(known)) for reaction in reactions]
     except ReactionError as error:
         raise UsageError(f"{option}: {error}") from None
-    return [Difference(sum=text, energy=sum_[0], error=sum_[1]) for text, sum_ in found]
+    return [
+        Difference(
+            sum=reaction.text,
+            energy=sum_.energy,
+            error=sum_.error,
+            verdict=max((verdicts[name] for name in reaction.factors), key=VERDICTS.index),
+        )
+        for reaction, sum_ in found
+    ]

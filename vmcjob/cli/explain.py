@@ -21,7 +21,7 @@ def explain_row(run: "RunDir", energies: "Energies") -> "RowTrace":
     for row in energies.table.rows:
         if run_id in row.run_ids:
             stores = {one: energies.runs[one].run.store_path for one in row.run_ids}
-            return trace_row(row.name, stores, row.why)
+            return trace_row(row.name, stores, row.verdict, row.why)
     left_out = dict([*energies.table.excluded, *energies.table.contained])
     raise NotFoundError(f"{run_id}: is in no row: {left_out.get(run_id, 'its record is damaged')}")
 
@@ -45,7 +45,7 @@ def _sections(trace: "RowTrace") -> Iterator[str]:
         yield _section("runs pooled", trace.pooling)
         yield _section(f"{trace.name}, pooled", meaning(trace.estimate))
     digits = format_energy(trace.estimate.mean, trace.estimate.error)
-    verdict = f"not converged: {trace.why}" if trace.why else "converged"
+    verdict = f"{trace.verdict}: {trace.why}" if trace.why else trace.verdict
     facts = {"name": trace.name, "energy": f"{digits} hartree", "verdict": verdict}
     yield _section("in the table", facts)
 

@@ -68,7 +68,12 @@ def _content(energies: Energies) -> "Content":
     left_out = (*table.excluded, *table.contained)
     explanations = {
         row.name: explanation_text(
-            trace_row(row.name, {one: runs[one].run.store_path for one in row.run_ids}, row.why)
+            trace_row(
+                row.name,
+                {one: runs[one].run.store_path for one in row.run_ids},
+                row.verdict,
+                row.why,
+            )
         )
         for row in table.rows
     }

@@ -1,5 +1,6 @@
 """From finished runs to energies: aggregate."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,6 +30,10 @@ MAX_LEVEL = 1e-2  # hartree per 1000 steps: what is only known to change by less
 
 
 VERDICT_STYLES = {"converged": "green", "not yet": "yellow", "suspect": "red"}
+
+
+def _verdict(word: str) -> Cell:
+    return Cell(word, VERDICT_STYLES[word])
 
 
 def _training(row: "Row") -> str:
@@ -74,9 +79,9 @@ def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
         TableColumn("steps", lambda row: str(row.n_steps), "right", dispensable=4),
         TableColumn("variance", lambda row: f"{row.variance:.3g}", "right", dispensable=5),
         TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", dispensable=6),
-        TableColumn("n_eff", lambda row: f"{row.n_eff:.0f}", "right", dispensable=2),
+        TableColumn("n_eff", lambda row: f"{math.floor(row.n_eff)}", "right", dispensable=2),
         TableColumn("training", _training, dispensable=6),
-        TableColumn("verdict", lambda row: Cell(row.verdict, VERDICT_STYLES[row.verdict])),
+        TableColumn("verdict", lambda row: _verdict(row.verdict)),
         TableColumn("note", lambda row: Cell(row.why, "dim"), "note", dispensable=1),
     ]
 
@@ -202,6 +207,8 @@ def _explain(trace: "RowTrace", as_json: bool) -> None:
         put_json(explanation_document(trace))
     else:
         put(explanation_text(trace))
+    if trace.why:
+        raise IncompleteError(f"{trace.name}: {trace.verdict}")
 
 
 def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]") -> None:
@@ -217,6 +224,7 @@ def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]")
             "point",
         ),
     ]
+    columns.append(TableColumn("verdict", lambda one: _verdict(one["verdict"])))
     if differences:
         put("")
         put_table(*make_table(columns, differences))

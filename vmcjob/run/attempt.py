@@ -81,8 +81,10 @@ def _findings(store: RunStore) -> tuple[str, ...]:
     """What its own numbers say against a finished run, as `aggregate` will."""
     train, evaluate = (store.series(phase) for phase in ("train", "evaluate"))
     energy = estimate(evaluate["energy"], variance=evaluate["variance"])
-    if not math.isfinite(energy.error):  # of less than two steps, say
+    if energy.n == 0:
         return ()
+    if not math.isfinite(energy.error):
+        return (energy.why,)
     start = store.hartree_fock()
     return findings(train, evaluate, energy, start.attributes["energy"] if start else None)
 

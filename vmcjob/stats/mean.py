@@ -163,5 +163,6 @@ def _doubt(x: np.ndarray, n_eff: float) -> str:
             if bars > MAX_DEVIATION:
                 return f"drifts: its halves differ by {bars:.1f} error bars"
     if n_eff < MIN_INDEPENDENT:
-        return f"too short: {n_eff:.0f} independent samples, at least {MIN_INDEPENDENT} are needed"
+        n_whole = math.floor(n_eff)
+        return f"too short: {n_whole} independent samples, at least {MIN_INDEPENDENT} are needed"
     return ""

@@ -1,12 +1,14 @@
 """The root attributes of a store: whether they are ours, whole, and of the run that is meant."""
 
 import hashlib
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from vmcjob.errors import StoreError
-from vmcjob.store.layout import SCHEMA_VERSION, UNITS
+from vmcjob.store.layout import HAS_START, SCHEMA_VERSION, UNITS
+from vmcjob.store.peek import CURE
 
 
 def first_attributes(
@@ -41,6 +43,21 @@ def check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | No
         raise StoreError(f"{path}: belongs to run {attributes['run_id']}, not to {run_id}")
     if not _are_intact(attributes):
         raise StoreError(f"{path}: its root attributes are damaged")
+
+
+def check_start(
+    path: Path, group: Any, attributes: Mapping[str, Any]
+) -> dict[str, Any] | None:  # JSON
+    """Those of the Hartree–Fock start; None where there was none, StoreError if not whole."""
+    if group is None:
+        if attributes.get(HAS_START):
+            raise StoreError(f"{path}: hartree_fock is missing; {CURE}")
+        return None
+    found = dict(group.attrs)
+    energy = found.get("energy")
+    if not isinstance(energy, float | int) or not math.isfinite(energy):
+        raise StoreError(f"{path}: the energy of hartree_fock is {energy}; {CURE}")
+    return found
 
 
 def _are_intact(attributes: Mapping[str, Any]) -> bool:

@@ -74,6 +74,10 @@ class Layout:
         return dict(SERIES[phase]) | (dict(self.more_train) if phase == "train" else {})
 
 
+HAS_START = "has_hartree_fock"
+"""The attribute of a store that was made with a Hartree–Fock start; older ones do not have it."""
+
+
 class HartreeFockRecord(NamedTuple):
     """Where a run started: "energy" in hartree, "basis" and "method"; coefficients by spin."""
 
@@ -101,6 +105,7 @@ def build_orbitals(
     root: zarr.Group, attributes: Mapping[str, object], orbitals: Mapping[str, np.ndarray]
 ) -> None:
     """Create the group of the Hartree–Fock start; its arrays never change."""
+    root.attrs[HAS_START] = True
     root.create_group("hartree_fock", attributes=dict(attributes))
     for spin, coefficients in orbitals.items():
         array = root.create_array(

@@ -17,7 +17,7 @@ import zarr
 from vmcjob.columns import Column
 from vmcjob.errors import StoreError
 from vmcjob.store.arrays import Arrays
-from vmcjob.store.attributes import check_attributes, first_attributes
+from vmcjob.store.attributes import check_attributes, check_start, first_attributes
 from vmcjob.store.commit import Commit, first_row, rows_of
 from vmcjob.store.durable import DurableStore, partial_folder, remove_abandoned, sync_folder
 from vmcjob.store.layout import (
@@ -202,10 +202,10 @@ class RunStore:
 
     def hartree_fock(self) -> HartreeFockRecord | None:
         """The Hartree–Fock start of the run; None where it had none."""
-        if "hartree_fock" not in self._root:
-            return None
-        orbitals = {spin: self._arrays.read(f"hartree_fock/{spin}") for spin in ("up", "down")}
-        return HartreeFockRecord(dict(self._root["hartree_fock"].attrs), orbitals)
+        found = check_start(self.path, self._root.get("hartree_fock"), self.attrs)
+        spins = ("up", "down") if found else ()
+        orbitals = {spin: self._arrays.read(f"hartree_fock/{spin}") for spin in spins}
+        return HartreeFockRecord(found, orbitals) if found else None
 
     def checkpoint(self) -> Restored | None:
         """The newest checkpoint that is intact; None where none was ever committed.
