@@ -73,6 +73,7 @@ def build(
         seed=spec.seed,
         moves=spec.sampler.steps,
         target_acceptance=spec.sampler.target_acceptance,
+        scaled_moves=spec.sampler.proposal == "scaled",
         retry=policy.retries,
         chunk_divisor=policy.chunk_divisor,
         average_from=average_from(spec),
@@ -121,6 +122,7 @@ def _pretraining(
         seed=spec.seed,
         moves=max(1, spec.sampler.steps // FEWER_MOVES),
         target_acceptance=spec.sampler.target_acceptance,
+        scaled_moves=spec.sampler.proposal == "scaled",
         retry=policy.retries,
     )
 

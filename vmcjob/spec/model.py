@@ -59,7 +59,14 @@ class Sampler:
 
     walkers: Annotated[int, between(2, MAX_WALKERS), "in all, shared by the devices"] = 512
     steps: Annotated[int, between(1, MAX_STEPS), "Metropolis moves between two updates"] = 10
-    width: Annotated[float, above(0), "spread of the first moves, bohr"] = 0.3
+    proposal: Annotated[
+        Literal["plain", "scaled"],
+        "whether electrons move alike, or in proportion to their distance from the nuclei",
+        Before("plain"),
+    ] = "scaled"
+    width: Annotated[
+        float, above(0), "spread of the first moves: in bohr, or, scaled, of that distance"
+    ] = 0.3
     target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
     warmup: Annotated[int, between(0, MAX_STEPS), "times `steps` moves before training"] = 100
 

@@ -1,16 +1,24 @@
 """Metropolis sampling of |ψ|² for a batch of walkers; the tuning of its width stands apart."""
 
-from typing import NamedTuple
+from collections.abc import Callable
+from typing import Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from vmcjob.vmc.contracts import ChainState, LogPsi, Params
+from vmcjob.vmc.contracts import ChainState, LogPsi, Nuclei, Params
 
 # Robbins–Monro gain: a step that accepts 10 % too many moves widens them by 5 %.
 WIDTH_GAIN = 0.5
+
+
+SHARPNESS: Final = 4
+"""Of the minimum in `distance_scale`: the higher, the more is the nearest nucleus the only one."""
+
+Scale = Callable[[Float[Array, "elec 3"]], Float[Array, " elec"]]
+"""How far electrons move, each by where it is, in units of the width."""
 
 
 class Sampled(NamedTuple):
@@ -25,23 +33,43 @@ Carry = tuple[Array, Array, Array]  # positions, log|ψ| there, accepted moves s
 Move = tuple[Array, Array, Array]  # its key, its width, and whether it is one
 
 
-def sample(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_moves: int) -> Sampled:
+def sample(
+    log_psi: LogPsi,
+    params: Params,
+    key: Array,
+    chain: ChainState,
+    n_moves: int,
+    scale: Scale | None = None,
+) -> Sampled:
     """A batch of walkers after `n_moves` Metropolis moves.
 
-    Every move displaces all electrons of a walker by normal deviates of standard deviation
-    `chain.width` and is accepted with probability min(1, |ψ(r′)/ψ(r)|²). The width stays as it
-    is, so |ψ|² is left invariant. Where |ψ(r)|² is zero or undefined, any |ψ(r′)|² is better.
+    Every move displaces all electrons of a walker by normal deviates ξ of standard deviation
+    `chain.width`, times `scale` at the electron's place where there is one. It is accepted with
+    probability min(1, |ψ(r′)/ψ(r)|² q(r′→r)/q(r→r′)) (Hastings, 1970), where q, the density of
+    proposals, is s⁻³ exp(−ξ²/2) for each electron, and of the way back s′⁻³ exp(−ξ²s²/2s′²). The
+    width stays as it is, so |ψ|² is left invariant. Where |ψ(r)|² is zero or undefined, any
+    |ψ(r′)|² is better.
     """
     batch_log_psi = jax.vmap(log_psi, (None, 0))
+    batch_scale = None if scale is None else jax.vmap(scale)
 
     def move(carry: Carry, how: Move) -> tuple[Carry, None]:
         r, log_abs, n_accepted = carry
         key, width, is_move = how
         key_move, key_accept = jax.random.split(key)
-        r_new = r + width * jax.random.normal(key_move, r.shape, r.dtype)
+        xi = jax.random.normal(key_move, r.shape, r.dtype)
+        log_back = 0.0
+        if batch_scale is None:
+            r_new = r + width * xi
+        else:
+            s = batch_scale(r)
+            r_new = r + width * s[..., None] * xi
+            ratio = s / batch_scale(r_new)
+            halves = 0.5 * jnp.sum(xi**2, axis=-1) * (1.0 - ratio**2)
+            log_back = jnp.sum(3.0 * jnp.log(ratio) + halves, axis=-1)
         log_abs_new = batch_log_psi(params, r_new)
         threshold = jnp.log(jax.random.uniform(key_accept, log_abs.shape, r.dtype))
-        is_likely = threshold < 2.0 * (log_abs_new - log_abs)
+        is_likely = threshold < 2.0 * (log_abs_new - log_abs) + log_back
         # A broken proposal is refused; a walker that is lost takes the first one that is not.
         accept = jnp.isfinite(log_abs_new) & (is_likely | ~jnp.isfinite(log_abs))
         r = jnp.where(accept[:, None, None], r_new, r)
@@ -56,6 +84,21 @@ def sample(log_psi: LogPsi, params: Params, key: Array, chain: ChainState, n_mov
     start = chain.r, jnp.zeros(len(chain.r), chain.r.dtype), jnp.zeros((), chain.r.dtype)
     (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, how)
     return Sampled(chain._replace(r=r), log_abs, n_accepted / n_moves)
+
+
+def distance_scale(nuclei: Nuclei) -> Scale:
+    """A smooth minimum over nuclei of distance + 1/Z: an electron moves in proportion to its shell.
+
+    With one width for all, the innermost shell sets it, and valence electrons take tens of steps to
+    forget where they were. `SHARPNESS` p: (Σ (d + 1/Z)⁻ᵖ)^(−1/p), in bohr.
+    """
+
+    def scale(r: Float[Array, "elec 3"]) -> Float[Array, " elec"]:
+        distances = jnp.linalg.norm(r[:, None, :] - nuclei.positions, axis=-1)
+        closeness = (distances + 1.0 / nuclei.charges) ** -SHARPNESS
+        return jnp.sum(closeness, axis=-1) ** (-1.0 / SHARPNESS)
+
+    return scale
 
 
 def tune_width(chain: ChainState, acceptance: Array, target: float) -> ChainState:
