@@ -4,6 +4,7 @@
     python -m tests.benchmarks.trust runs/trust --seeds 20
     python -m tests.benchmarks.trust runs/trust --seeds 20 --share 0/2    # and 1/2 beside it
     python -m tests.benchmarks.trust --table    # run nothing; what is known so far
+    python -m tests.benchmarks.trust --table --proposal plain
 
 Every ansatz, number of walkers, of moves between updates and of training steps, with every seed, at
 1.0 bohr, where updates that go too far were seen; and LiH with 512 walkers. All other keys are at
@@ -60,6 +61,7 @@ kind = "{ansatz}"
 [sampler]
 walkers = {walkers}
 steps = {moves}
+proposal = "{proposal}"
 [train]
 steps = {steps}
 [evaluate]
@@ -76,6 +78,7 @@ class Calculation:
     walkers: int
     moves: int
     steps: int
+    proposal: str
 
     def text(self, seed: int) -> str:
         """The spec of one run."""
@@ -98,14 +101,14 @@ class Finding:
         return self.is_above_hartree_fock or self.rise > max(MAX_RISE, CERTAIN * self.error)
 
 
-def matrix() -> Iterator[Calculation]:
-    """All calculations, the short ones first."""
+def matrix(proposal: str) -> Iterator[Calculation]:
+    """All calculations with such moves, the short ones first."""
     for steps, walkers, moves in itertools.product((100, 300, 1000), (128, 256, 512), (3, 10)):
         for ansatz in ANSATZE:
-            yield Calculation("h2", ansatz, walkers, moves, steps)
+            yield Calculation("h2", ansatz, walkers, moves, steps, proposal)
     for steps in (100, 300, 1000):
         for ansatz in ANSATZE:
-            yield Calculation("lih", ansatz, 512, 10, steps)
+            yield Calculation("lih", ansatz, 512, 10, steps, proposal)
 
 
 def run_id_of(text: str) -> str:
@@ -199,11 +202,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("root", type=Path, nargs="?", default=Path("runs/trust"))
     parser.add_argument("--seeds", type=int, default=20)
+    parser.add_argument("--proposal", choices=("plain", "scaled"), default="scaled")
+    parser.add_argument("--systems", nargs="+", choices=list(ATOMS), default=list(ATOMS))
     parser.add_argument("--share", default="0/1", help="which of how many equal parts of the work")
     parser.add_argument("--table", action="store_true", help="run nothing; what is known so far")
     options = parser.parse_args()
     part, parts = map(int, options.share.split("/"))
-    share = list(matrix())[part::parts]
+    chosen = [one for one in matrix(options.proposal) if one.system in options.systems]
+    share = chosen[part::parts]
     for calculation in () if options.table else share:
         with shared_programs():
             for text in map(calculation.text, range(options.seeds)):
@@ -211,10 +217,10 @@ def main() -> None:
                     keep(run_id_of(text), judge(work(options.root, text)))
     known = read_findings()
     print(
-        "| system | ansatz | walkers | moves | steps | runs | median rise | worst rise | ruined | "
+        "| system | ansatz | walkers | moves | steps | proposal | runs | median rise | worst rise | ruined | "
         "above Hartree-Fock | without energy | ruined, converged |"
     )
-    print("|" + " --- |" * 12)
+    print("|" + " --- |" * 13)
     for calculation in share:
         ids = [run_id_of(calculation.text(seed)) for seed in range(options.seeds)]
         print(describe(calculation, [known[one] for one in ids if one in known]), flush=True)
