@@ -217,8 +217,8 @@ def main() -> None:
                     keep(run_id_of(text), judge(work(options.root, text)))
     known = read_findings()
     print(
-        "| system | ansatz | walkers | moves | steps | proposal | runs | median rise | worst rise | ruined | "
-        "above Hartree-Fock | without energy | ruined, converged |"
+        "| system | ansatz | walkers | moves | steps | proposal | runs | median rise | worst rise "
+        "| ruined | above Hartree-Fock | without energy | ruined, converged |"
     )
     print("|" + " --- |" * 13)
     for calculation in share:
