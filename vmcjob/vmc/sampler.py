@@ -58,15 +58,7 @@ def sample(
         key, width, is_move = how
         key_move, key_accept = jax.random.split(key)
         xi = jax.random.normal(key_move, r.shape, r.dtype)
-        log_back = 0.0
-        if batch_scale is None:
-            r_new = r + width * xi
-        else:
-            s = batch_scale(r)
-            r_new = r + width * s[..., None] * xi
-            ratio = s / batch_scale(r_new)
-            halves = 0.5 * jnp.sum(xi**2, axis=-1) * (1.0 - ratio**2)
-            log_back = jnp.sum(3.0 * jnp.log(ratio) + halves, axis=-1)
+        r_new, log_back = _propose(r, width, xi, batch_scale)
         log_abs_new = batch_log_psi(params, r_new)
         threshold = jnp.log(jax.random.uniform(key_accept, log_abs.shape, r.dtype))
         is_likely = threshold < 2.0 * (log_abs_new - log_abs) + log_back
@@ -84,6 +76,19 @@ def sample(
     start = chain.r, jnp.zeros(len(chain.r), chain.r.dtype), jnp.zeros((), chain.r.dtype)
     (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, how)
     return Sampled(chain._replace(r=r), log_abs, n_accepted / n_moves)
+
+
+def _propose(
+    r: Array, width: Array, xi: Array, scale: Callable[[Array], Array] | None
+) -> tuple[Array, Array | float]:
+    """Where walkers may go, and log q(r′→r)/q(r→r′): how much likelier the way back is."""
+    if scale is None:
+        return r + width * xi, 0.0
+    s = scale(r)
+    r_new = r + width * s[..., None] * xi
+    ratio = s / scale(r_new)
+    halves = 0.5 * jnp.sum(xi**2, axis=-1) * (1.0 - ratio**2)
+    return r_new, jnp.sum(3.0 * jnp.log(ratio) + halves, axis=-1)
 
 
 def distance_scale(nuclei: Nuclei) -> Scale:
