@@ -64,9 +64,7 @@ class Sampler:
         "whether electrons move alike, or in proportion to their distance from the nuclei",
         Before("plain"),
     ] = "scaled"
-    width: Annotated[
-        float, above(0), "spread of the first moves: in bohr, or, scaled, of that distance"
-    ] = 0.3
+    width: Annotated[float, above(0), "spread of the first moves, bohr or relative"] = 0.3
     target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
     warmup: Annotated[int, between(0, MAX_STEPS), "times `steps` moves before training"] = 100
 
