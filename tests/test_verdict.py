@@ -1,5 +1,7 @@
 """What a run's own numbers say against it, each thing alone."""
 
+from itertools import accumulate
+
 import numpy as np
 import pytest
 
@@ -20,6 +22,13 @@ def series(energies: np.ndarray, variance: float = 0.01) -> dict[str, np.ndarray
 def noise(mean: float, n: int = N, sigma: float = 5e-3) -> np.ndarray:
     """White noise around an energy, in hartree."""
     return RNG.normal(mean, sigma, n)
+
+
+def correlated(n: int, memory: float = 0.8) -> np.ndarray:
+    """Such noise where a step remembers most of the one before, of τ = 4.5 steps."""
+    kicks = RNG.normal(0.0, 5e-3 * (1.0 - memory**2) ** 0.5, n)
+    kicks[0] /= (1.0 - memory**2) ** 0.5
+    return LEVEL + np.array(list(accumulate(kicks, lambda last, kick: memory * last + kick)))
 
 
 TRAINED = series(noise(LEVEL))
@@ -52,6 +61,13 @@ def test_a_ruined_state_is_told_in_every_way_that_it_shows() -> None:
 def test_a_small_rise_is_no_finding(above: float) -> None:
     """Walkers lag behind parameters that move, so the end of training may look a little better."""
     assert judge(TRAINED, series(noise(LEVEL + above))) == ()
+
+
+@pytest.mark.parametrize("n_train", [100, N])
+def test_the_end_of_a_training_is_known_no_better_than_its_correlation_allows(n_train: int) -> None:
+    """Ten steps that walkers remember all of, σ 5 mHa: their mean is off by more than they show."""
+    found = [judge(series(correlated(n_train)), series(correlated(N))) for _ in range(200)]
+    assert sum(each != () for each in found) <= 4
 
 
 def test_training_that_still_falls_is_told() -> None:

@@ -69,17 +69,30 @@ def _scatter(variance: np.ndarray, energy: float) -> Iterator[str]:
 def _against_training(
     train: Series, evaluate: Series, energy: Estimate, n_tail: int
 ) -> Iterator[str]:
-    tail = train["energy"][-n_tail:]
-    rise = energy.mean - float(np.mean(tail))
-    if rise > max(MIN_ENERGY, CERTAIN * float(np.hypot(energy.error, standard_error(tail)))):
+    rise, error = rise_above_tail(train["energy"][-n_tail:], energy)
+    if rise > max(MIN_ENERGY, CERTAIN * error):
         yield f"lies {_mha(rise)} above the end of its training"
     ratio = _variance_ratio(train["variance"], evaluate["variance"], n_tail)
     if ratio > MAX_VARIANCE_RATIO:
         yield f"its variance, in the median, is {ratio:.0f} times the lowest of its training"
-    fall, error = _fall(train["energy"][-2 * n_tail :])
+    fall, error = _fall(train["energy"][-2 * n_tail :], _least_error(2 * n_tail, energy))
     if fall > max(MAX_FALL, CERTAIN * error):
         part = "tenth" if n_tail > MIN_TAIL else f"{n_tail} steps"
         yield f"its training was still falling, by {_mha(fall)} over the last {part}"
+
+
+def rise_above_tail(tail: np.ndarray, energy: Estimate) -> tuple[float, float]:
+    """By how much an evaluated energy lies above the end of its training, and the error."""
+    error = max(_least_error(len(tail), energy), standard_error(tail))
+    return energy.mean - float(np.mean(tail)), float(np.hypot(energy.error, error))
+
+
+def _least_error(n: int, energy: Estimate) -> float:
+    """Of the mean of n steps of training: that of as many of the evaluation, σ √(2τ/n).
+
+    A few steps do not tell by themselves how correlated they are.
+    """
+    return energy.error * float(np.sqrt(energy.n / n))
 
 
 def last_fall(energies: np.ndarray) -> tuple[float, float]:
@@ -118,16 +131,17 @@ def pool_trends(trends: Sequence[Trend | None]) -> Trend | None:
     return Trend(float(np.mean([one.per_1000 for one in known])), error)
 
 
-def _fall(energies: np.ndarray) -> tuple[float, float]:
+def _fall(energies: np.ndarray, least: float = 0.0) -> tuple[float, float]:
     """By how much a straight line through energies falls over half of them, and its error.
 
-    With e the error of the mean of what the line leaves, that of the slope is e √12 / n.
+    With e the error of the mean of what the line leaves, or the least that it can be, that of the
+    slope is e √12 / n.
     """
     n = len(energies)
     steps = np.arange(n) - 0.5 * (n - 1)
     # Summed without BLAS: its threads would cost more than they compute.
     slope = float(np.sum(steps * energies) / np.sum(steps * steps))
-    error = standard_error(energies - slope * steps)
+    error = max(least, standard_error(energies - slope * steps))
     return -0.5 * n * slope, 0.5 * 12**0.5 * error
 
 

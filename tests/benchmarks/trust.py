@@ -38,7 +38,7 @@ from vmcjob.plan import make_plan
 from vmcjob.rundir import RunDir
 from vmcjob.spec import parse_spec
 from vmcjob.stats import estimate
-from vmcjob.verdict import CERTAIN
+from vmcjob.verdict import CERTAIN, rise_above_tail
 from vmcjob.vmc import loop, pretrain
 from vmcjob.vmc.loop import Program, on_all_devices
 
@@ -157,11 +157,12 @@ def judge(directory: RunDir) -> Finding | None:
         (row,) = aggregate(directory.path.name, runs=directory.path.parent).rows
     except (RunDirError, ValueError):
         return None
-    energies = np.asarray(open_run(directory.path).train["energy"])
-    tail = estimate(energies[-max(1, len(energies) // 10) :])
+    run = open_run(directory.path)
+    energies = np.asarray(run.train["energy"])
+    evaluated = estimate(np.asarray(run.evaluate["energy"]))
+    rise, error = rise_above_tail(energies[-max(1, len(energies) // 10) :], evaluated)
     above = row.hartree_fock is not None and row.energy - row.hartree_fock > CERTAIN * row.error
-    error = float(np.hypot(row.error, tail.error if len(energies) >= 100 else 0.0))
-    return Finding(row.energy - tail.mean, error, above, row.converged)
+    return Finding(rise, error, above, row.converged)
 
 
 def describe(calculation: Calculation, found: list[Finding | None]) -> str:
