@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import current_thread
+from threading import Event, current_thread
 from typing import Any
 
 import jax
@@ -63,20 +63,34 @@ def pretrained() -> Calculation:
     return build(spec, solve(make_system(spec.system), "sto-3g"))
 
 
-def test_nothing_is_compiled_between_pretraining_and_the_first_training_step(pretrained):
+def test_the_training_step_is_not_compiled_when_it_is_due(pretrained):
     state = pretrained.initial_state()
     with compilations_of("compile_0") as before:
         steps = Steps(pretrained, Phase.PRETRAIN, state)
         state, _ = steps.step_of(pretrained, Phase.PRETRAIN)(state, jnp.asarray(0))
-        warm_up, train = (steps.step_of(pretrained, p) for p in (Phase.WARMUP, Phase.TRAIN))
-    assert len(whole(before)) == 2
+        train = steps.step_of(pretrained, Phase.TRAIN)
+    assert whole(before)
     state = pretrained.after_pretraining(state)
+    state, _ = steps.step_of(pretrained, Phase.WARMUP)(state, jnp.asarray(0))
     with compilations_of("MainThread") as after:
-        state, _ = warm_up(state, jnp.asarray(0))
         state, info = train(state, jnp.asarray(0))
         jax.block_until_ready(state)
     assert whole(after) == []
     assert devices.unreplicate(info).is_finite
+
+
+def test_a_program_whose_turn_has_not_come_is_not_waited_for(pretrained, monkeypatch):
+    """Warming up comes before training, and is compiled sooner than training."""
+    end, state = Event(), pretrained.initial_state()
+    monkeypatch.setattr(ahead.StepOfPhase, "compile", lambda *_: end.wait(60.0))
+    steps = Steps(pretrained, Phase.PRETRAIN, state)
+    try:
+        warm_up = steps.step_of(pretrained, Phase.WARMUP)
+        state, _ = warm_up(pretrained.after_pretraining(state), jnp.asarray(0))
+        assert not end.is_set()
+    finally:
+        end.set()
+    assert np.isfinite(devices.gather(state.chain.r)).all()
 
 
 def test_what_is_compiled_ahead_computes_the_same(pretrained):

@@ -26,7 +26,7 @@ def update(new: float, least: float) -> tuple[float, float, float]:
     """Where an update from a = 1 to `new` ends, its effective sample size, and its part."""
 
     def step(r: jax.Array, _: None) -> tuple[jax.Array, jax.Array, jax.Array]:
-        old, wanted = {"a": jnp.array(1.0)}, {"a": jnp.asarray(new)}
+        old, wanted = {"a": jnp.array(1.0)}, jnp.asarray([new])
         log_abs = jax.vmap(log_psi, (None, 0))(old, r)
         nothing = jnp.zeros_like(log_abs)
         batch = Batch(r, log_abs, nothing, nothing, jnp.asarray(0))

@@ -13,9 +13,9 @@ from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step, StepOfPhase
 from vmcjob.vmc.phases import Calculation, Phase
 
-FIRST = (Phase.WARMUP, Phase.TRAIN)
-"""What lies between a run's beginning and its first training step. What comes later is compiled
-when it is due: it would take processors from training."""
+FIRST = (Phase.TRAIN, Phase.WARMUP)
+"""What lies between a run's beginning and its first training step, the longest first. What comes
+later is compiled when it is due: it would take processors from training."""
 
 SWITCH_S = 5e-4
 """A thread that traces a program holds the interpreter for so long at most: a step of the phase at
@@ -41,7 +41,7 @@ class Steps:
             self._compile(later, current, state)
 
     def step_of(self, calculation: Calculation, phase: Phase) -> Step:
-        """The step of a phase, once its program is there.
+        """The step of a phase, once its program is there, or at once if nobody is at it yet.
 
         Args:
             calculation: whose; one that has taken the place of the first has steps of its own.
@@ -50,7 +50,8 @@ class Steps:
         step, compiled = self._ahead.pop(phase, (None, None))
         if step is None or compiled is None or calculation is not self._calculation:
             return calculation.step_of(phase)
-        if error := compiled.exception():  # whatever it is, the step itself will tell
+        is_given_up = compiled.cancel()  # its turn has not come: it is compiled here and now
+        if not is_given_up and (error := compiled.exception()):  # the step itself will tell
             log.debug("%s was not compiled ahead: %s", phase, error)
         return step
 
@@ -60,7 +61,7 @@ class Steps:
         shapes = jax.tree.map(_shape, state)
         usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
-        # One thread, in the order of phases: the current phase computes on the other processors.
+        # One thread: the current phase computes on the other processors.
         pool = ThreadPoolExecutor(1, COMPILER)
         for phase in later:
             step = self._calculation.step_of(phase)

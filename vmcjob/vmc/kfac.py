@@ -28,7 +28,7 @@ from vmcjob.vmc.damping import Adaptation, Trial
 from vmcjob.vmc.kfac_layers import load, make_curvature, name_blocks
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.scores import Vector, lazy_scores
-from vmcjob.vmc.streams import device_key
+from vmcjob.vmc.streams import device_key, stream_key
 
 # Of kfac-jax's other modes, "…_curvature_prop" and "ggn_exact" have the numbers of "fisher_exact",
 # for log|ψ| is one number, and blocks are made of squares of what comes back from it for a walker;
@@ -68,7 +68,7 @@ class Kfac:
         estimation_mode: of F, in kfac-jax's words: exact, or from samples.
         burn_in: first steps, which measure F and move nothing.
         l2: l, weight of the penalty ½ l ‖θ‖², in hartree.
-        seed, stream: of the samples; see `streams.device_key`.
+        seed, stream: of the samples; see `streams.stream_key`.
     """
 
     columns: ClassVar[Mapping[str, Column]] = {"damping": Column("1", "damping")}
@@ -168,7 +168,7 @@ class Kfac:
             ema_new=1.0,
             identity_weight=weight,
             batch_size=r.shape[0],
-            rng=device_key(self.seed, self.stream, step),
+            rng=device_key(stream_key(self.seed, self.stream), step),
             func_args=(params, r),
             estimation_mode=self.estimation_mode,
             pmap_axis_name=devices.AXIS,

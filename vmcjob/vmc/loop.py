@@ -24,7 +24,7 @@ from vmcjob.vmc.energy import make_local_energies, moments
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
 from vmcjob.vmc.sampler import Sampled, distance_scale, sample, tune_width
-from vmcjob.vmc.streams import Stream, device_key, step_key
+from vmcjob.vmc.streams import Stream, device_key, step_key, stream_key
 from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
 
@@ -38,8 +38,7 @@ MakeOptimizer = Callable[[LogPsi, LocalEnergies], Optimizer]
 class Given(NamedTuple):
     """What steps depend on beside the state: arguments of programs, which all runs so share."""
 
-    seed: Array
-    stream: Array  # of random numbers, by its number
+    stream: Array  # the key of its random numbers
     step: Array  # of its phase, from 0
     setting: Any  # a pytree of arrays; nuclei, and whatever else a phase takes as given
     tunes: Array  # whether the width of moves follows the acceptance, if the phase can do without
@@ -59,7 +58,6 @@ class StepOfPhase:
     """The step of a phase: its program, with all that is given but the step's index."""
 
     program: Program
-    seed: Array
     stream: Array
     setting: Any
     tunes: Array
@@ -78,14 +76,14 @@ class StepOfPhase:
         program.lower(state, self._given(jnp.asarray(0))).compile()
 
     def _given(self, index: Array) -> Given:
-        return Given(self.seed, self.stream, index, self.setting, self.tunes)
+        return Given(self.stream, index, self.setting, self.tunes)
 
 
 def step_of(
     program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True
 ) -> StepOfPhase:
     """The step of a phase."""
-    return StepOfPhase(program, jnp.uint32(seed), jnp.uint32(stream), setting, jnp.asarray(tunes))
+    return StepOfPhase(program, stream_key(seed, stream), setting, jnp.asarray(tunes))
 
 
 @dataclass(frozen=True)
@@ -114,7 +112,7 @@ class Vmc:
     @property
     def optimizer(self) -> Optimizer:
         """The optimizer where the nuclei are; not for use in steps, whose nuclei are given."""
-        key = step_key(self.seed, Stream.INITIAL, 0)
+        key = step_key(stream_key(self.seed, Stream.INITIAL), 0)
         return self.make_optimizer(
             log_modulus(self.psi, self.nuclei), self._local_energies(self.nuclei, key)
         )
@@ -216,7 +214,7 @@ class Vmc:
 
     def _sample(self, state: LoopState, now: Given) -> Sampled:
         """The walkers after a step's moves; the acceptance is that of all devices."""
-        key = device_key(now.seed, now.stream, now.step)
+        key = device_key(now.stream, now.step)
         log_psi = log_modulus(self.psi, now.setting)
         scale = distance_scale(now.setting) if self.scaled_moves else None
         moved = sample(log_psi, state.params, key, state.chain, self.moves, scale)
@@ -225,7 +223,7 @@ class Vmc:
 
 def _key(now: Given) -> Array:
     """Of a step, for walkers to take their own from."""
-    return step_key(now.seed, now.stream, now.step)
+    return step_key(now.stream, now.step)
 
 
 def _report(state: LoopState, e_loc: Array, acceptance: Array, width: Array) -> StepInfo:

@@ -72,13 +72,13 @@ class Pretraining:
 
     def init(self, params: Params) -> OptimizerState:
         """The state of the optimizer before the first step."""
-        return self.optimizer.init(params)
+        return jax.jit(self.optimizer.init)(params)  # one program, not one for each leaf
 
     def step(self) -> Step:
         """Sample the Hartree–Fock determinant, fit the network's orbitals, tune the width."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, PretrainInfo]:
-            key = device_key(now.seed, now.stream, now.step)
+            key = device_key(now.stream, now.step)
             log_target = self.log_target(now.setting)
             scale = distance_scale(now.setting.nuclei) if self.scaled_moves else None
             chain, _, accepted = sample(log_target, None, key, state.chain, self.moves, scale)

@@ -29,6 +29,12 @@ class Scores(NamedTuple):
     apply_transpose: Callable[[PerWalker], Vector]  # w -> Oᵀ w, this device's walkers only
 
 
+def no_direction(params: Params) -> Vector:
+    """A direction in the space of parameters that leads nowhere."""
+    flat = jax.eval_shape(lambda tree: ravel_pytree(tree)[0], params)
+    return jnp.zeros(flat.shape, flat.dtype)
+
+
 def lazy_scores(log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker elec 3"]) -> Scores:
     """Scores of a batch that are never a matrix.
 

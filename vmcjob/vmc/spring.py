@@ -16,7 +16,6 @@ from typing import ClassVar, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jax.flatten_util import ravel_pytree
 
 from vmcjob.columns import Column
 from vmcjob.vmc import devices
@@ -24,7 +23,7 @@ from vmcjob.vmc.centred_scores import EveryWalker, centred_scores
 from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
 from vmcjob.vmc.gram import solve_gram
 from vmcjob.vmc.schedule import Decay, Memory
-from vmcjob.vmc.scores import Vector
+from vmcjob.vmc.scores import Vector, no_direction
 
 
 class SpringState(NamedTuple):
@@ -64,7 +63,7 @@ class Spring:
 
     def init(self, params: Params) -> SpringState:
         """No direction yet."""
-        return SpringState(jnp.zeros_like(ravel_pytree(params)[0]))
+        return SpringState(no_direction(params))
 
     def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
         """The direction d; inside pmap. See `Optimizer.propose`."""

@@ -12,14 +12,13 @@ from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import jax.numpy as jnp
-from jax.flatten_util import ravel_pytree
 from jax.scipy.sparse.linalg import cg
 
 from vmcjob.columns import Column
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
 from vmcjob.vmc.energy import centred
-from vmcjob.vmc.scores import Scores, Vector, dense_scores, lazy_scores
+from vmcjob.vmc.scores import Scores, Vector, dense_scores, lazy_scores, no_direction
 
 
 def multiply_overlap(scores: Scores, v: Vector, n_walkers: int) -> Vector:
@@ -62,7 +61,7 @@ class StochasticReconfiguration:
 
     def init(self, params: Params) -> SrState:
         """No direction yet."""
-        return SrState(jnp.zeros_like(ravel_pytree(params)[0]))
+        return SrState(no_direction(params))
 
     def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
         """The natural gradient; inside pmap. See `Optimizer.propose`."""

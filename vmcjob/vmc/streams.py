@@ -41,14 +41,19 @@ class Share(IntEnum):
     OBSERVABLES = 2 << 20
 
 
-def step_key(seed: ArrayLike, number: ArrayLike, step: ArrayLike) -> Array:
+def stream_key(seed: ArrayLike, number: ArrayLike) -> Array:
+    """The key of a stream, from which those of its steps are folded."""
+    return jax.random.fold_in(jax.random.key(seed), number)
+
+
+def step_key(stream: Array, step: ArrayLike) -> Array:
     """The key of one step, the same on all devices."""
-    return jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), number), step)
+    return jax.random.fold_in(stream, step)
 
 
-def device_key(seed: ArrayLike, number: ArrayLike, step: ArrayLike) -> Array:
+def device_key(stream: Array, step: ArrayLike) -> Array:
     """The key of one step on this device; inside pmap."""
-    return jax.random.fold_in(step_key(seed, number, step), devices.index())
+    return jax.random.fold_in(step_key(stream, step), devices.index())
 
 
 def walker_key(key: Array, share: Share, walker: ArrayLike) -> Array:

@@ -136,7 +136,7 @@ def initial_positions(
     n_walkers: int,
     spread: float = 1.0,
     homes: list[Home] | None = None,
-) -> Float[Array, "walker elec 3"]:
+) -> Float[np.ndarray, "walker elec 3"]:
     """A batch of walkers in bohr: each electron normally distributed around its home nucleus.
 
     With a standard deviation of spread / Z, Z the charge that it sees there, which is the size of
@@ -144,6 +144,7 @@ def initial_positions(
     Homes are those of `find_homes` unless given.
     """
     homes = homes or find_homes(system)
-    centres = jnp.asarray(np.array(system.nuclei)[[home.nucleus for home in homes]], dtype=float)
-    sizes = spread / jnp.asarray([[home.charge] for home in homes], dtype=float)
-    return centres + sizes * jax.random.normal(key, (n_walkers, system.n_electrons, 3))
+    xi = np.asarray(jax.random.normal(key, (n_walkers, system.n_electrons, 3)))
+    centres = np.array(system.nuclei, xi.dtype)[[home.nucleus for home in homes]]
+    sizes = xi.dtype.type(spread) / np.array([[home.charge] for home in homes], xi.dtype)
+    return centres + sizes * xi  # by NumPy: none of this is worth a program

@@ -1,5 +1,7 @@
 """How far an update may go before the walkers that it was made from cease to stand for |ψ|²."""
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from jax import Array
@@ -23,38 +25,43 @@ def effective_sample_size(log_ratio: Float[Array, " walker"]) -> Float[Array, ""
     return devices.mean(jnp.mean(weight)) ** 2 / devices.mean(jnp.mean(weight**2))
 
 
+class _Tried(NamedTuple):
+    """A part of the update, and how much of the walkers it leaves."""
+
+    halvings: Array  # -1 before any is tried
+    params: Float[Array, " param"]
+    ess: Float[Array, ""]
+
+
 def shortened(
     log_psi: LogPsi,
     old: Params,
-    new: Params,
+    new: Float[Array, " param"],
     batch: Batch,
     least: float,
 ) -> tuple[Params, Trust]:
-    """The parameters `new`, or on the way there, so that the effective sample size is `least`.
+    """The parameters `new`, flat, or some on the way there: of `least` effective sample size.
 
     The update is halved as often as needed, MAX_HALVINGS times; then it is not made at all. Inside
     pmap; costs a forward pass, and one for every halving.
     """
     flat, unravel = ravel_pytree(old)
-    whole = ravel_pytree(new)[0]
-    delta = whole - flat
+    delta = new - flat
     batch_log_psi = jax.vmap(log_psi, (None, 0))
 
     def part(halvings: Array) -> Array:
         return jnp.where(halvings > MAX_HALVINGS, 0.0, 0.5**halvings).astype(flat.dtype)
 
-    def moved(halvings: Array) -> Array:
-        return jnp.where(halvings == 0, whole, flat + part(halvings) * delta)
-
-    def one_more(tried: tuple[Array, Array]) -> tuple[Array, Array]:
-        halvings = tried[0] + 1
-        log_abs = batch_log_psi(unravel(moved(halvings)), batch.r)
-        return halvings, effective_sample_size(log_abs - batch.log_abs)
+    def one_more(tried: _Tried) -> _Tried:
+        halvings = tried.halvings + 1
+        moved = jnp.where(halvings == 0, new, flat + part(halvings) * delta)
+        log_abs = batch_log_psi(unravel(moved), batch.r)
+        return _Tried(halvings, moved, effective_sample_size(log_abs - batch.log_abs))
 
     # What is not a number is not too small either: the step is then refused as a whole, outside.
-    halvings, ess = jax.lax.while_loop(
-        lambda tried: (tried[1] < least) & (tried[0] <= MAX_HALVINGS),
+    end = jax.lax.while_loop(
+        lambda tried: (tried.ess < least) & (tried.halvings <= MAX_HALVINGS),
         one_more,
-        (jnp.asarray(-1, jnp.int32), jnp.asarray(-jnp.inf, flat.dtype)),
+        _Tried(jnp.asarray(-1, jnp.int32), new, jnp.asarray(-jnp.inf, flat.dtype)),
     )
-    return unravel(moved(halvings)), Trust(ess, part(halvings))
+    return unravel(end.params), Trust(end.ess, part(end.halvings))

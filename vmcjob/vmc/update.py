@@ -70,8 +70,7 @@ class UpdateRule:
         batch = Batch(state.chain.r, log_abs, clipped, centred(clipped), step)
         proposal = optimizer.propose(state.params, state.optimizer, batch)
         made = self._made(proposal, step)
-        flat, unravel = ravel_pytree(state.params)
-        params, trust = self._trusted(log_psi, state.params, unravel(flat + made.delta), batch)
+        params, trust = self._trusted(log_psi, state.params, made.delta, batch)
         info = UpdateInfo(
             jnp.linalg.norm(proposal.gradient),
             trust.part * jnp.linalg.norm(made.delta),
@@ -91,13 +90,14 @@ class UpdateRule:
         return Made(delta, eta, rate)
 
     def _trusted(
-        self, log_psi: LogPsi, old: Params, new: Params, batch: Batch
+        self, log_psi: LogPsi, old: Params, delta: Array, batch: Batch
     ) -> tuple[Params, Trust]:
         """The parameters after an update that the walkers bear."""
+        flat, unravel = ravel_pytree(old)
         if self.min_ess == 0.0:
             nothing = jnp.full((), jnp.nan, batch.r.dtype)
-            return new, Trust(nothing, jnp.ones((), batch.r.dtype))
-        return shortened(log_psi, old, new, batch, self.min_ess)
+            return unravel(flat + delta), Trust(nothing, jnp.ones((), batch.r.dtype))
+        return shortened(log_psi, old, flat + delta, batch, self.min_ess)
 
 
 def limited(eta: Array, square: Array, limit: Array | float) -> Array:
