@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.benchmarks.optimizers import begin
 from vmcjob.run.calculation import build, configure_jax
 from vmcjob.run.parts import time_step
-from vmcjob.spec import read_spec
+from vmcjob.spec import JobSpec, read_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState
 from vmcjob.vmc.loop import Vmc
@@ -29,6 +29,13 @@ def placed(vmc: Vmc, start: LoopState) -> LoopState:
     return LoopState(params, memory, chain, average)
 
 
+def prepared(job: Path, n_walkers: int | None = None) -> JobSpec:
+    """The job with a start as short as will do, and other walkers where that is asked for."""
+    spec = read_spec(job).points[0].spec
+    sampler = replace(spec.sampler, walkers=n_walkers or spec.sampler.walkers)
+    return replace(spec, sampler=sampler, pretrain=replace(spec.pretrain, steps=100))
+
+
 def main() -> None:
     """Print the table, and write it as JSON where that is asked for."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -37,9 +44,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--json", type=Path, help="where to write the seconds to")
     options = parser.parse_args()
-    spec = read_spec(options.job).points[0].spec
-    sampler = replace(spec.sampler, walkers=options.walkers or spec.sampler.walkers)
-    spec = replace(spec, sampler=sampler, pretrain=replace(spec.pretrain, steps=100))
+    spec = prepared(options.job, options.walkers)
     configure_jax(spec.numerics)
     vmc = build(spec).vmc
     times = time_step(vmc, placed(vmc, begin(spec)), 0, options.rounds)
