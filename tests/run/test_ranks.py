@@ -1,8 +1,10 @@
 """One run shared by several processes, here all on one machine: on a cluster, one on each node."""
 
+import os
 import signal
 import subprocess
 import time
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -102,6 +104,27 @@ def test_ranks_compute_what_one_process_does_with_as_many_devices(
     assert abs(means[0] - means[1]) < 5 * np.hypot(*errors)
     provenance = RunStore.open(undisturbed.store_path).attrs["provenance"]
     assert provenance["devices"] == "2 ranks of 2 × cpu"
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="there are no such policies here")
+def test_no_thread_of_a_rank_that_waits_pushes_another_aside(tmp_path: Path) -> None:
+    """With a core each, exchanges of two ranks would take forty times as long."""
+    run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
+    first, second = start_ranks(run, 1, 1)
+    policies: dict[int, int] = {}
+    is_at_work = has_committed(run, "evaluate", 1)
+
+    def are_read() -> bool:
+        if is_at_work():
+            tasks = Path(f"/proc/{first.pid}/task").iterdir()
+            policies.update((n := int(task.name), os.sched_getscheduler(n)) for task in tasks)
+        return bool(policies)
+
+    assert signal_when(first, signal.SIGTERM, are_read) == 75
+    finish(second)
+    assert policies[first.pid] == os.SCHED_BATCH
+    assert Counter(policies.values()).most_common(1)[0][0] == os.SCHED_BATCH  # but for older ones
 
 
 @pytest.mark.slow
