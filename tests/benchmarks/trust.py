@@ -9,7 +9,8 @@
 Every ansatz, number of walkers, of moves between updates and of training steps, with every seed, at
 1.0 bohr, where updates that go too far were seen; and LiH with 512 walkers. All other keys are at
 their defaults. What a run has come to is kept in trust.jsonl beside this file, with the commit that
-ran it, and such a run is not repeated: the command can be stopped and given again, elsewhere too. A
+ran it, and such a run is not repeated: the command can be stopped and given again, elsewhere too;
+lines with a commit that "judged" have errors that know of correlation, as those of new runs do. A
 calculation is listed with its worst run: how far the evaluated energy lies above the last tenth of
 its training, in mHa, whether that is more than three errors and 5 mHa, how many runs lie above
 Hartree-Fock, how many ended badly, and how many that did any of this are called converged all the
