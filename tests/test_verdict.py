@@ -95,6 +95,17 @@ def test_a_short_training_excuses_no_energy_above_hartree_fock(n_train: int) -> 
     assert found[1:] == (("its training of 19 steps is too short to be judged",) if n_train else ())
 
 
+N_WALKERS = 400  # of which each has a variance of 0.01 hartree², if steps scatter by 5 mHa
+
+
+@pytest.mark.parametrize(("sigma", "is_stuck"), [(5e-3, False), (2.5e-3, False), (1e-3, True)])
+def test_walkers_that_hardly_move_are_told(sigma: float, is_stuck: bool) -> None:
+    """The error bar of their mean is tiny, and knows nothing of where they have not been."""
+    evaluate = series(noise(LEVEL, sigma=sigma))
+    found = findings(TRAINED, evaluate, estimate(evaluate["energy"]), HARTREE_FOCK, N_WALKERS)
+    assert [each[:28] for each in found] == (["its walkers hardly move: ene"] if is_stuck else [])
+
+
 def test_a_wreck_is_one_without_hartree_fock_too() -> None:
     """An energy of 66 hartree for helium, and a variance of 2.6e5, were once called converged."""
     wreck = series(noise(66.0, sigma=5.0), variance=2.6e5)

@@ -39,6 +39,7 @@ class RunResult:
     store_path: Path
     reference: float | None = None  # an energy to compare with, hartree
     method: Mapping[str, int | float | str] = field(default_factory=dict)  # keys of its spec
+    n_walkers: int | None = None
 
 
 class Evaluated(NamedTuple):
@@ -144,7 +145,7 @@ def evaluate(run: RunResult) -> Evaluated:
         provenance=provenance,
         wall_time_s=float(series["wall_time"][-1]),
         continues=provenance.get("continues", {}).get("run_id"),
-        findings=findings(train, series, result, hartree_fock),
+        findings=findings(train, series, result, hartree_fock, run.n_walkers),
         trend=trend(train["energy"]),
         extrapolation=extrapolate(
             train["energy"],

@@ -29,12 +29,19 @@ MIN_SHIFT = 1e-5
 """In hartree: what a single step may shift it by anyway. A wave function that is all but exact has
 local energies so narrow that one walker near a nucleus stands out."""
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
+MIN_SCATTER = 0.1
+"""What a series of energies varies by at least, in variances of a step's mean over walkers that are
+independent; below, walkers have not got far in all its steps, and its error bar cannot know."""
 
 Series = Mapping[str, np.ndarray]
 
 
 def findings(
-    train: Series, evaluate: Series, energy: Estimate, hartree_fock: float | None
+    train: Series,
+    evaluate: Series,
+    energy: Estimate,
+    hartree_fock: float | None,
+    n_walkers: int | None = None,
 ) -> tuple[str, ...]:
     """Sentences about what is wrong with an evaluated state; none where nothing is.
 
@@ -42,12 +49,13 @@ def findings(
         train, evaluate: the columns of both series, "energy" in hartree and "variance" among them.
         energy: of the evaluation.
         hartree_fock: an energy that any trained state should be below, hartree.
+        n_walkers: behind each step, if that is known.
     """
     if not all(np.isfinite(train[name]).all() for name in ("energy", "variance")):
         return ("its training has numbers that are not finite",)
     if min(np.min(series["variance"], initial=0.0) for series in (train, evaluate)) < 0.0:
         return ("it has a variance below zero",)
-    found = [*_outliers(evaluate["energy"], energy.error)]
+    found = [*_outliers(evaluate["energy"], energy.error), *_stuck(evaluate, n_walkers)]
     if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
         found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
     if (n_train := len(train["energy"])) >= 2 * MIN_TAIL:
@@ -64,6 +72,17 @@ def _scatter(variance: np.ndarray, energy: float) -> Iterator[str]:
     # A median is at most twice a mean, which is sooner found.
     if 2.0 * float(np.mean(variance)) > energy**2 and (middle := np.median(variance)) > energy**2:
         yield f"its variance, {middle:.3g} hartree² in the median, is more than its energy squared"
+
+
+def _stuck(evaluate: Series, n_walkers: int | None) -> Iterator[str]:
+    """Walkers that hardly move: the mean of the same places again and again."""
+    if n_walkers is None or len(evaluate["energy"]) < 2 * MIN_TAIL:
+        return
+    expected = float(np.mean(evaluate["variance"])) / n_walkers
+    found = float(np.var(evaluate["energy"]))
+    if 0.0 < found < MIN_SCATTER * expected:  # where nothing changes, statistics say so
+        part = 100.0 * (found / expected) ** 0.5
+        yield f"its walkers hardly move: energies scatter by {part:.2g} % of what they should"
 
 
 def _against_training(

@@ -88,4 +88,8 @@ def _read_facts(run: RunDir) -> dict[str, Any]:
         spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     except VmcJobError:
         return {}  # an unreadable spec does not make the results worse
-    return {"reference": spec.system.reference, "method": science_keys(spec)}
+    return {
+        "reference": spec.system.reference,
+        "method": science_keys(spec),
+        "n_walkers": spec.sampler.walkers,
+    }

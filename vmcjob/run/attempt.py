@@ -72,12 +72,12 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     log.info("%s on %s, from %s", run_dir.path.name, device_names(), worker.standing)
     found = worker.run()
     said = [] if found is None else [str(found)]
-    if isinstance(store, RunStore) and (against := _findings(store)):
+    if isinstance(store, RunStore) and (against := _findings(store, spec)):
         said.append(f"suspect: {'; '.join(against)}")
     return "; ".join(said)
 
 
-def _findings(store: RunStore) -> tuple[str, ...]:
+def _findings(store: RunStore, spec: JobSpec) -> tuple[str, ...]:
     """What its own numbers say against a finished run, as `aggregate` will."""
     train, evaluate = (store.series(phase) for phase in ("train", "evaluate"))
     energy = estimate(evaluate["energy"], variance=evaluate["variance"])
@@ -86,7 +86,8 @@ def _findings(store: RunStore) -> tuple[str, ...]:
     if not math.isfinite(energy.error):
         return (energy.why,)
     start = store.hartree_fock()
-    return findings(train, evaluate, energy, start.attributes["energy"] if start else None)
+    hartree_fock = start.attributes["energy"] if start else None
+    return findings(train, evaluate, energy, hartree_fock, spec.sampler.walkers)
 
 
 def read_own_spec(run_dir: RunDir) -> JobSpec:
