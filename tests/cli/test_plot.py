@@ -15,11 +15,13 @@ from vmcjob.cli.plot import plot
 from vmcjob.errors import UsageError
 from vmcjob.rundir import RunDir
 from vmcjob.spec import dump_spec, parse_spec
+from vmcjob.spec.model import Sampler
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
 
 N_STEPS, N_TRAIN = 400, 20
 ERROR = 2e-5  # hartree, of the mean of so many steps
+VARIANCE = Sampler().walkers * N_STEPS * ERROR**2  # of local energies, hartree²
 
 
 def make_finished(
@@ -38,7 +40,7 @@ def make_finished(
     noise = np.random.default_rng(seed).normal(size=N_STEPS)
     energies = energy + ERROR * N_STEPS**0.5 * noise
     ones = np.ones(N_STEPS)
-    columns = {"energy": energies, "variance": 0.04 * ones}
+    columns = {"energy": energies, "variance": VARIANCE * ones}
     columns |= {"acceptance": ones, "wall_time": ones}
     training = dict.fromkeys(SERIES["train"], np.ones(N_TRAIN)) | {"energy": energies[:N_TRAIN]}
     checkpoint = Checkpoint("evaluate", N_STEPS, {})
