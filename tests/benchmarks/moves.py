@@ -20,7 +20,7 @@ from vmcjob.run.attempt import read_own_spec
 from vmcjob.run.calculation import build, configure_jax
 from vmcjob.rundir import RunDir
 from vmcjob.vmc.contracts import ChainState
-from vmcjob.vmc.sampler import distance_scale, sample, tune_width
+from vmcjob.vmc.sampler import Moves, sample, tune_width
 from vmcjob.vmc.wavefunction import log_modulus
 
 N_TUNING, N_STEPS = 120, 400
@@ -38,15 +38,15 @@ def steps_of(path: Path) -> tuple[ChainState, dict[str, Step]]:
     params, log_psi = run.wave_function().params, log_modulus(vmc.psi, vmc.nuclei)
     r = jnp.asarray(run.walkers.r.isel(snapshot=-1).values)
 
-    def step_with(scale: Callable[[Array], Array] | None) -> Step:
+    def step_with(moves: Moves) -> Step:
         def step(chain: ChainState, key: Array) -> tuple[ChainState, Array, Array]:
-            found = sample(log_psi, params, key, chain, spec.sampler.steps, scale)
+            found = sample(log_psi, params, key, chain, moves, vmc.nuclei)
             return found.chain, found.log_abs, found.acceptance
 
         return jax.jit(step)
 
-    kinds = {"plain": None, "scaled": distance_scale(vmc.nuclei)}
-    found = {name: step_with(scale) for name, scale in kinds.items()}
+    kinds = {"plain": False, "scaled": True}
+    found = {name: step_with(Moves(spec.sampler.steps, kind)) for name, kind in kinds.items()}
     return ChainState(r, jnp.asarray(0.2, r.dtype)), found
 
 

@@ -63,7 +63,7 @@ def work(calculation: Calculation, spec: JobSpec) -> Work:
     energy = operations(lambda p, r: vmc.hamiltonian.local_energy(vmc.psi, p, r, vmc.nuclei, key))
     score = operations(jax.grad(log_psi))
     # Moves, the place they start from, and a look at whether the update is borne.
-    of_walker = (vmc.moves + 2) * forward + energy
+    of_walker = (vmc.moves.number + vmc.moves.with_jump + 2) * forward + energy
     if spec.optimizer.kind == "kfac":
         return Work(of_walker + PASSES_OF_KFAC * score, 0.0, 0.0)
     gradient = split_gradient(log_psi, params, one)

@@ -15,7 +15,7 @@ from vmcjob.cli.plot import plot
 from vmcjob.errors import UsageError
 from vmcjob.rundir import RunDir
 from vmcjob.spec import dump_spec, parse_spec
-from vmcjob.spec.model import Sampler
+from vmcjob.spec.sampler import Sampler
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
 

@@ -25,6 +25,7 @@ from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.hartree_fock import solve
 from vmcjob.vmc.loop import Step
 from vmcjob.vmc.phases import Calculation, Phase
+from vmcjob.vmc.sampler import Moves
 
 COMPILATION = "/jax/core/compile/backend_compile_duration"
 
@@ -170,7 +171,7 @@ def test_a_calculation_that_takes_another_s_place_has_its_own_steps(pretrained):
     """A training that ends when it is level has another schedule from then on."""
     state = pretrained.after_pretraining(pretrained.initial_state())
     steps = Steps(pretrained, Phase.WARMUP, state)
-    later = replace(pretrained, vmc=replace(pretrained.vmc, moves=0))
+    later = replace(pretrained, vmc=replace(pretrained.vmc, moves=Moves(0)))
     step = steps.step_of(later, Phase.TRAIN)
     places = devices.gather(state.chain.r)
     moved, _ = step(state, jnp.asarray(0))

@@ -32,6 +32,7 @@ from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import is_repair_needed, load
 from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.scores import lazy_scores
 from vmcjob.vmc.system import System, initial_positions
@@ -300,7 +301,7 @@ def make_helium(**changes: Any) -> tuple[Vmc, LoopState]:
         "is_inverse_exact": False,
     }
     optimizer = make_kfac(log_psi, **(options | changes))
-    vmc = make_vmc(log_psi, local_energy, optimizer, seed=0, moves=5, target_acceptance=0.5)
+    vmc = make_vmc(log_psi, local_energy, optimizer, seed=0, moves=Moves(5), target_acceptance=0.5)
     r = initial_positions(HELIUM, jax.random.key(1), 128)
     params = jax.jit(NARROW.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.5, r.dtype)))

@@ -48,7 +48,7 @@ def hydrogen() -> vmc.Calculation:
         make_optimizer=lambda log_psi, _: vmc.Spring(log_psi, 1e-3, vmc.Memory(0.0)),
         rule=vmc.UpdateRule(vmc.Decay(0.1, 100.0)),
         seed=0,
-        moves=2,
+        moves=vmc.Moves(2),
         target_acceptance=0.5,
         average_from=3,
     )

@@ -23,6 +23,7 @@ from vmcjob.vmc.contracts import (
     Proposal,
 )
 from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.update import UpdateRule
 
@@ -54,7 +55,7 @@ def log_psi(a: Array, r: Array) -> Array:
 
 def start_of(optimizer: Optimizer, energy: float) -> tuple[Vmc, LoopState]:
     """A calculation whose local energies are all the same."""
-    options = {"seed": 0, "moves": 1, "target_acceptance": 0.5}
+    options = {"seed": 0, "moves": Moves(1), "target_acceptance": 0.5}
     updating = Updating(log_psi, optimizer, UpdateRule(Decay(0.1, 1.0)))
     vmc = make_vmc(log_psi, lambda a, r: energy + 0.0 * a, updating, **options)
     a = jnp.ones(())

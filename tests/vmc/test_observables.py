@@ -18,7 +18,7 @@ from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi, SignedWaveF
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.observing import Observed, Observing, Sample
-from vmcjob.vmc.sampler import sample
+from vmcjob.vmc.sampler import Moves, sample
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.update import UpdateRule
 
@@ -42,7 +42,7 @@ def observe(
         make_optimizer=lambda log_psi, local_energies: NotImplemented,
         rule=UpdateRule(Decay(0.1, 1.0)),
         seed=0,
-        moves=5,
+        moves=Moves(5),
         target_acceptance=0.5,
         n_up=n_up,
         observing=Observing(make(names)),
@@ -161,7 +161,7 @@ def short_runs(names: tuple[str, ...]) -> list[dict[str, np.ndarray]]:
         return observable.measure(Sample(psi, None, r, nuclei, 1, local, key))
 
     def step(chain: ChainState, key: Array) -> tuple[ChainState, Observed]:
-        chain = sample(helium_orbitals, None, key, chain, 2).chain
+        chain = sample(helium_orbitals, None, key, chain, Moves(2), nuclei).chain
         of_all = jax.vmap(of_one)(chain.r)
         runs = {n: x.reshape(N_RUNS, RUN_WALKERS, *x.shape[1:]) for n, x in of_all.items()}
         return chain, {name: x.mean(axis=1) for name, x in runs.items()}

@@ -28,6 +28,7 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import METRICS, ChainState, LoopState, Nuclei, StepInfo
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.loop import Step, Vmc, iterate
+from vmcjob.vmc.sampler import Moves
 
 KINDS: dict[str, jobspec.Optimizer] = {
     "sr": jobspec.Sr(),
@@ -72,7 +73,7 @@ def make_vmc(name: str) -> Vmc:
         make_optimizer=partial(make_optimizer, spec, FIRST_TRY),
         rule=make_rule(spec),
         seed=0,
-        moves=5,
+        moves=Moves(5),
         target_acceptance=0.5,
     )
 

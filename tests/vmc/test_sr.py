@@ -21,6 +21,7 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import Batch, ChainState, LoopState, UpdateInfo
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.loop import iterate
+from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.schedule import Decay, Memory
 from vmcjob.vmc.scores import centred_columns, score_matrix
 from vmcjob.vmc.spring import Spring
@@ -77,7 +78,7 @@ def random_inputs(n_walkers: int = 64) -> Inputs:
 def trained_inputs() -> Inputs:
     """A helium atom after 30 steps of training: walkers of |ψ|² with their local energies."""
     optimizer = make_sr(cg_iterations=10, norm_constraint=1e-2)
-    vmc = make_vmc(LOG_PSI, LOCAL_ENERGY, optimizer, seed=0, moves=10, target_acceptance=0.5)
+    vmc = make_vmc(LOG_PSI, LOCAL_ENERGY, optimizer, seed=0, moves=Moves(10), target_acceptance=0.5)
     r = initial_positions(HELIUM, jax.random.key(1), 128)
     params = jax.jit(NET.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))

@@ -32,6 +32,7 @@ from vmcjob.vmc.contracts import (
 from vmcjob.vmc.hamiltonian import Hamiltonian, Kinetic
 from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.observing import Observing, Sample
+from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.update import UpdateRule
 
@@ -100,7 +101,7 @@ def make_trapped_electrons() -> tuple[Vmc, LoopState]:
         make_optimizer=lambda log_psi, local_energies: Descent(log_psi),
         rule=UpdateRule(Decay(0.2, math.inf)),
         seed=0,
-        moves=5,
+        moves=Moves(5),
         target_acceptance=0.5,
         observing=Observing((SquaredCoordinates(),), EVERY),
     )

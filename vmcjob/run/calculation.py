@@ -24,6 +24,7 @@ from vmcjob.vmc.loop import Vmc
 from vmcjob.vmc.observing import Observing
 from vmcjob.vmc.phases import Calculation
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
+from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.system import System, homes_of, nuclei_of
 
 AVERAGED = 0.1
@@ -71,9 +72,8 @@ def build(
         make_optimizer=partial(make_optimizer, spec, policy),
         rule=make_rule(spec),
         seed=spec.seed,
-        moves=spec.sampler.steps,
+        moves=_moves(spec.sampler, spec.sampler.steps),
         target_acceptance=spec.sampler.target_acceptance,
-        scaled_moves=spec.sampler.proposal == "scaled",
         retry=policy.retries,
         chunk_divisor=policy.chunk_divisor,
         average_from=average_from(spec),
@@ -104,6 +104,10 @@ def _require_even_shares(n_walkers: int) -> None:
         )
 
 
+def _moves(options: jobspec.Sampler, number: int) -> Moves:
+    return Moves(number, options.proposal == "scaled", bool(options.jumps))
+
+
 def _observing(options: jobspec.Evaluate) -> Observing:
     return Observing(observables.make(options.observables), options.observe_every)
 
@@ -120,9 +124,8 @@ def _pretraining(
         ),
         optimizer=fitting_optimizer(options.optimizer, options.learning_rate, options.steps),
         seed=spec.seed,
-        moves=max(1, spec.sampler.steps // FEWER_MOVES),
+        moves=_moves(spec.sampler, max(1, spec.sampler.steps // FEWER_MOVES)),
         target_acceptance=spec.sampler.target_acceptance,
-        scaled_moves=spec.sampler.proposal == "scaled",
         retry=policy.retries,
     )
 

@@ -21,7 +21,7 @@ from vmcjob.vmc.contracts import ChainState, LogPsi, LoopState, Nuclei, Params
 from vmcjob.vmc.energy import make_local_energies
 from vmcjob.vmc.layers import Factors
 from vmcjob.vmc.loop import Vmc
-from vmcjob.vmc.sampler import Sampled, distance_scale, sample
+from vmcjob.vmc.sampler import Sampled, sample
 from vmcjob.vmc.scores import lazy_scores, score_matrix
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
@@ -163,9 +163,8 @@ class _Programs:
         return jax.vmap(log_psi, (None, 0))(given.params, given.chain.r)
 
     def sampling(self, given: _Given, shared: _Shared) -> Sampled:
-        log_psi, moves = self._log_psi(shared), self._vmc.moves
-        scale = distance_scale(shared.nuclei) if self._vmc.scaled_moves else None
-        return sample(log_psi, given.params, shared.key, given.chain, moves, scale)
+        about = self._vmc.moves, shared.nuclei
+        return sample(self._log_psi(shared), given.params, shared.key, given.chain, *about)
 
     def local_energies(self, given: _Given, shared: _Shared) -> Float[Array, " walker"]:
         vmc = self._vmc

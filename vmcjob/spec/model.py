@@ -12,7 +12,6 @@ from vmcjob.document import (
     between,
     enumerate_words,
     from_to_below,
-    inside,
     matching,
     one_of,
 )
@@ -31,10 +30,10 @@ from vmcjob.spec.basis import AUTO, BASIS_SETS, choose, covers
 from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
+from vmcjob.spec.sampler import DEFAULT_SAMPLER, Sampler
 from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
 from vmcjob.spec.system import System
 
-MAX_WALKERS: Final = 1_000_000
 PRETRAIN_STEPS: Final = 1000
 MAX_ACTIVE_ORBITALS: Final = 12
 """Of CASSCF: 12 electrons in them have 850,000 determinants."""
@@ -51,22 +50,6 @@ Name = Annotated[
     ),
 ]
 Seed = Annotated[int, between(0, 2**32 - 1)]
-
-
-@dataclass(frozen=True)
-class Sampler:
-    """How the electrons walk."""
-
-    walkers: Annotated[int, between(2, MAX_WALKERS), "in all, shared by the devices"] = 512
-    steps: Annotated[int, between(1, MAX_STEPS), "Metropolis moves between two updates"] = 10
-    proposal: Annotated[
-        Literal["plain", "scaled"],
-        "whether electrons move alike, or in proportion to their distance from the nuclei",
-        Before("plain"),
-    ] = "scaled"
-    width: Annotated[float, above(0), "spread of the first moves, bohr or relative"] = 0.3
-    target_acceptance: Annotated[float, inside(0, 1), "to which training tunes the width"] = 0.525
-    warmup: Annotated[int, between(0, MAX_STEPS), "times `steps` moves before training"] = 100
 
 
 def _is_space(values: Sequence[int]) -> bool:
@@ -201,7 +184,7 @@ class JobSpec:
     seed: Annotated[Seed, "of all random numbers"] = 0
     system: Annotated[System, 'the molecule: [system], and below it atoms = [["He", 0, 0, 0]]']
     ansatz: Ansatz = DEFAULT_ANSATZ
-    sampler: Sampler = Sampler()
+    sampler: Sampler = DEFAULT_SAMPLER
     pretrain: Pretrain = Pretrain()
     optimizer: Optimizer = DEFAULT_OPTIMIZER
     train: Train = Train()
@@ -221,6 +204,9 @@ class JobSpec:
         if self.train.follow_nuclei is None:
             train = replace(self.train, follow_nuclei=self.train.start_from is not None)
             object.__setattr__(self, "train", train)
+        if self.sampler.jumps is None:
+            sampler = replace(self.sampler, jumps=self.system.is_far_apart)
+            object.__setattr__(self, "sampler", sampler)
         if self.pretrain.basis == AUTO:
             is_diffuse = self.system.charge < 0 or self.system.spin >= 2
             basis = choose(self.system.charges, is_diffuse)
@@ -244,6 +230,9 @@ class JobSpec:
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"
             yield Clash(("train", "pretrain"), message, ("start_from",))
+        if self.sampler.jumps and len(self.system.atoms) == 1:
+            message = "an atom has no other nucleus for electrons to jump to; leave it out"
+            yield Clash(("sampler", "system"), message, ("jumps",))
         if self.train.follow_nuclei and not self.train.start_from:
             message = "there are no walkers of another run; expected start_from too"
             yield Clash(("train",), message, ("follow_nuclei",))

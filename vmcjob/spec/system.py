@@ -24,6 +24,8 @@ from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
 NEAREST_NUCLEI_BOHR = 1e-3
 """Nuclei closer than this are a slip of the pen: two protons would repel with 1000 hartree."""
+FAR_BOHR: Final = 6.0
+"""From atom to atom: beyond, hardly any move leads an electron from one to the other."""
 MAX_ATOMS: Final = 1000
 """Of one molecule: ten times what anybody has computed in this way."""
 FARTHEST_BOHR = 1e4
@@ -109,6 +111,18 @@ class System:
     @property
     def n_down(self) -> int:
         return self.n_electrons - self.n_up
+
+    @property
+    def is_far_apart(self) -> bool:
+        """Whether some atoms are farther than FAR_BOHR from all others."""
+        first, *others = (atom.position for atom in self.atoms)
+        reached, left = [first], set(others)
+        while reached:
+            here = reached.pop()
+            near = {position for position in left if math.dist(here, position) <= FAR_BOHR}
+            reached += near
+            left -= near
+        return bool(left)
 
     def clashes(self) -> Iterator[Clash]:
         """Nuclei out of reach or on top of each other, and electrons that cannot be."""

@@ -32,6 +32,7 @@ from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.observing import Observing, Sample
 from vmcjob.vmc.phases import Calculation, Event, Phase, run
 from vmcjob.vmc.pretrain import Pretraining
+from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.schedule import Decay, Memory, Plateau
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
@@ -56,6 +57,7 @@ __all__ = [
     "LoopState",
     "Made",
     "Memory",
+    "Moves",
     "Nuclei",
     "Observing",
     "Optimizer",

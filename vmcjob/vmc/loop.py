@@ -23,7 +23,7 @@ from vmcjob.vmc.contracts import (
 from vmcjob.vmc.energy import make_local_energies, moments
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
-from vmcjob.vmc.sampler import Sampled, distance_scale, sample, tune_width
+from vmcjob.vmc.sampler import Moves, Sampled, sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key, step_key, stream_key
 from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
@@ -100,9 +100,8 @@ class Vmc:
     make_optimizer: MakeOptimizer
     rule: UpdateRule  # how far the optimizer's steps go
     seed: int
-    moves: int  # Metropolis moves per step
+    moves: Moves  # of each step
     target_acceptance: float
-    scaled_moves: bool = False  # in proportion to an electron's distance from the nuclei
     retry: int = 0  # draws other random numbers
     average_from: int | None = None  # first step whose parameters enter the average, if one is kept
     chunk_divisor: int = 1  # takes fewer walkers at a time
@@ -216,8 +215,7 @@ class Vmc:
         """The walkers after a step's moves; the acceptance is that of all devices."""
         key = device_key(now.stream, now.step)
         log_psi = log_modulus(self.psi, now.setting)
-        scale = distance_scale(now.setting) if self.scaled_moves else None
-        moved = sample(log_psi, state.params, key, state.chain, self.moves, scale)
+        moved = sample(log_psi, state.params, key, state.chain, self.moves, now.setting)
         return moved._replace(acceptance=devices.mean(moved.acceptance))
 
 

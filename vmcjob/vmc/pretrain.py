@@ -20,7 +20,7 @@ from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.contracts import LogPsi, LoopState, Nuclei, OptimizerState, Params
 from vmcjob.vmc.hartree_fock import Coefficients, Orbitals
 from vmcjob.vmc.loop import Given, Step, on_all_devices, step_of
-from vmcjob.vmc.sampler import distance_scale, sample, tune_width
+from vmcjob.vmc.sampler import Moves, sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key
 
 
@@ -57,7 +57,7 @@ class Pretraining:
             or each has its own.
         setting: of both.
         optimizer: takes gradients of the mean squared distance.
-        seed, moves, target_acceptance, scaled_moves, retry: as in `Vmc`.
+        seed, moves, target_acceptance, retry: as in `Vmc`.
     """
 
     orbitals: Callable[[Params, Array, Nuclei], Stacks]
@@ -65,9 +65,8 @@ class Pretraining:
     setting: HartreeFockSetting
     optimizer: optax.GradientTransformation
     seed: int
-    moves: int
+    moves: Moves
     target_acceptance: float
-    scaled_moves: bool = False
     retry: int = 0
 
     def init(self, params: Params) -> OptimizerState:
@@ -80,8 +79,8 @@ class Pretraining:
         def step(state: LoopState, now: Given) -> tuple[LoopState, PretrainInfo]:
             key = device_key(now.stream, now.step)
             log_target = self.log_target(now.setting)
-            scale = distance_scale(now.setting.nuclei) if self.scaled_moves else None
-            chain, _, accepted = sample(log_target, None, key, state.chain, self.moves, scale)
+            nuclei = now.setting.nuclei
+            chain, _, accepted = sample(log_target, None, key, state.chain, self.moves, nuclei)
             acceptance = devices.mean(accepted)
             distance = jax.value_and_grad(partial(self._distance, now.setting))
             loss, gradient = devices.mean(distance(state.params, chain.r))

@@ -1,10 +1,12 @@
 """Metropolis sampling of |ψ|² for a batch of walkers; the tuning of its width stands apart."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -20,6 +22,26 @@ SHARPNESS: Final = 4
 Scale = Callable[[Float[Array, "elec 3"]], Float[Array, " elec"]]
 """How far electrons move, each by where it is, in units of the width."""
 
+Jump = Callable[[Float[Array, "elec 3"], Array], tuple[Float[Array, "elec 3"], Float[Array, ""]]]
+"""Where a walker may jump, by a key, and log q(r′→r)/q(r→r′)."""
+
+_FIRST, _DISPLACEMENT, _JUMP = range(3)  # kinds of moves; the first one stays where it is
+
+
+@dataclass(frozen=True)
+class Moves:
+    """How walkers are moved between two updates.
+
+    Args:
+        number: of displacements of all electrons.
+        are_scaled: whether these are in proportion to an electron's distance from the nuclei.
+        with_jump: whether, after them, one electron may jump to another nucleus.
+    """
+
+    number: int
+    are_scaled: bool = False
+    with_jump: bool = False
+
 
 class Sampled(NamedTuple):
     """Where a batch of walkers is after some moves, and what is known of them there."""
@@ -30,7 +52,7 @@ class Sampled(NamedTuple):
 
 
 Carry = tuple[Array, Array, Array]  # positions, log|ψ| there, accepted moves so far
-Move = tuple[Array, Array, Array]  # its key, its width, and whether it is one
+Move = tuple[Array, Array, Array]  # its key, its width, its kind
 
 
 def sample(
@@ -38,44 +60,50 @@ def sample(
     params: Params,
     key: Array,
     chain: ChainState,
-    n_moves: int,
-    scale: Scale | None = None,
+    moves: Moves,
+    nuclei: Nuclei,
 ) -> Sampled:
-    """A batch of walkers after `n_moves` Metropolis moves.
+    """A batch of walkers after Metropolis moves.
 
     Every move displaces all electrons of a walker by normal deviates ξ of standard deviation
-    `chain.width`, times `scale` at the electron's place where there is one. It is accepted with
+    `chain.width`, times `distance_scale` at their places if it is scaled. It is accepted with
     probability min(1, |ψ(r′)/ψ(r)|² q(r′→r)/q(r→r′)) (Hastings, 1970), where q, the density of
     proposals, is s⁻³ exp(−ξ²/2) for each electron, and of the way back s′⁻³ exp(−ξ²s²/2s′²). The
     width stays as it is, so |ψ|² is left invariant. Where |ψ(r)|² is zero or undefined, any
-    |ψ(r′)|² is better.
+    |ψ(r′)|² is better. Of a jump see `jump_among`; the acceptance is that of displacements.
     """
     batch_log_psi = jax.vmap(log_psi, (None, 0))
-    batch_scale = None if scale is None else jax.vmap(scale)
+    batch_scale = jax.vmap(distance_scale(nuclei)) if moves.are_scaled else None
+    batch_jump = jax.vmap(jump_among(nuclei)) if moves.with_jump else None
 
     def move(carry: Carry, how: Move) -> tuple[Carry, None]:
         r, log_abs, n_accepted = carry
-        key, width, is_move = how
+        key, width, kind = how
         key_move, key_accept = jax.random.split(key)
         xi = jax.random.normal(key_move, r.shape, r.dtype)
         r_new, log_back = _propose(r, width, xi, batch_scale)
+        if batch_jump is not None:
+            there, log_back_there = batch_jump(r, jax.random.split(key_move, len(r)))
+            r_new = jnp.where(kind == _JUMP, there, r_new)
+            log_back = jnp.where(kind == _JUMP, log_back_there, log_back)
         log_abs_new = batch_log_psi(params, r_new)
         threshold = jnp.log(jax.random.uniform(key_accept, log_abs.shape, r.dtype))
         is_likely = threshold < 2.0 * (log_abs_new - log_abs) + log_back
         # A broken proposal is refused; a walker that is lost takes the first one that is not.
         accept = jnp.isfinite(log_abs_new) & (is_likely | ~jnp.isfinite(log_abs))
         r = jnp.where(accept[:, None, None], r_new, r)
-        log_abs = jnp.where(accept | ~is_move, log_abs_new, log_abs)
-        return (r, log_abs, n_accepted + is_move * jnp.mean(accept, dtype=r.dtype)), None
+        log_abs = jnp.where(accept | (kind == _FIRST), log_abs_new, log_abs)
+        counted = (kind == _DISPLACEMENT) * jnp.mean(accept, dtype=r.dtype)
+        return (r, log_abs, n_accepted + counted), None
 
     # Before all moves one of no width finds log|ψ| where the walkers are: a program with a single
     # copy of the wave function in it is compiled sooner.
-    keys = jnp.concatenate([key[None], jax.random.split(key, n_moves)])
-    is_move = jnp.arange(-1, n_moves) >= 0
-    how = keys, is_move * chain.width, is_move
+    kinds = np.repeat([_FIRST, _DISPLACEMENT, _JUMP], [1, moves.number, moves.with_jump])
+    keys = jnp.concatenate([key[None], jax.random.split(key, len(kinds) - 1)])
+    how = keys, (kinds == _DISPLACEMENT) * chain.width, jnp.asarray(kinds)
     start = chain.r, jnp.zeros(len(chain.r), chain.r.dtype), jnp.zeros((), chain.r.dtype)
     (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, how)
-    return Sampled(chain._replace(r=r), log_abs, n_accepted / n_moves)
+    return Sampled(chain._replace(r=r), log_abs, n_accepted / moves.number)
 
 
 def _propose(
@@ -99,11 +127,37 @@ def distance_scale(nuclei: Nuclei) -> Scale:
     """
 
     def scale(r: Float[Array, "elec 3"]) -> Float[Array, " elec"]:
-        distances = jnp.linalg.norm(r[:, None, :] - nuclei.positions, axis=-1)
-        closeness = (distances + 1.0 / nuclei.charges) ** -SHARPNESS
-        return jnp.sum(closeness, axis=-1) ** (-1.0 / SHARPNESS)
+        return jnp.sum(_closeness(nuclei, r), axis=-1) ** (-1.0 / SHARPNESS)
 
     return scale
+
+
+def jump_among(nuclei: Nuclei) -> Jump:
+    """One electron goes from a nucleus I to as far from another one, J, in the same direction.
+
+    Between atoms so far apart that no displacement leads from one to the other, this does. The
+    electron and J are any; I is chosen with probability p_I, in proportion to its closeness, which
+    is d⁻ᵖ as in `distance_scale`. The way back is from J to I: q(r′→r)/q(r→r′) = p_J(r′)/p_I(r).
+    """
+    n_nuclei = len(nuclei.charges)
+
+    def jump(r: Float[Array, "elec 3"], key: Array) -> tuple[Array, Array]:
+        of_electron, of_origin, of_goal = jax.random.split(key, 3)
+        moved = jax.random.randint(of_electron, (), 0, len(r))
+        logits = jnp.log(_closeness(nuclei, r[moved]))
+        origin = jax.random.categorical(of_origin, logits)
+        goal = (origin + jax.random.randint(of_goal, (), 1, n_nuclei)) % n_nuclei
+        there = r[moved] + nuclei.positions[goal] - nuclei.positions[origin]
+        logits_there = jnp.log(_closeness(nuclei, there))
+        back = jax.nn.log_softmax(logits_there)[goal] - jax.nn.log_softmax(logits)[origin]
+        return r.at[moved].set(there), back
+
+    return jump
+
+
+def _closeness(nuclei: Nuclei, r: Float[Array, "*some 3"]) -> Float[Array, "*some nuc"]:
+    distances = jnp.linalg.norm(r[..., None, :] - nuclei.positions, axis=-1)
+    return (distances + 1.0 / nuclei.charges) ** -SHARPNESS
 
 
 def tune_width(chain: ChainState, acceptance: Array, target: float) -> ChainState:
