@@ -1,4 +1,4 @@
-"""Where electrons jump from nucleus to nucleus by default: where atoms are far apart."""
+"""Which electrons jump from nucleus to nucleus by default: one alone whose nuclei are far apart."""
 
 import pytest
 
@@ -7,10 +7,11 @@ from vmcjob.plan import make_plan
 from vmcjob.spec import parse_spec
 
 
-def spec_text(*places: float, jumps: str = "") -> str:
-    """Hydrogen atoms in a line."""
-    atoms = [["H", 0, 0, z] for z in places]
-    return f'name = "x"\n[system]\natoms = {atoms}\n[sampler]\n{jumps}'.replace("'", '"')
+def spec_text(*places: float, electrons: int = 1, jumps: str = "") -> str:
+    """Hydrogen nuclei in a line."""
+    atoms, charge = [["H", 0, 0, z] for z in places], len(places) - electrons
+    system = f"[system]\natoms = {atoms}\ncharge = {charge}".replace("'", '"')
+    return f'name = "x"\n{system}\n[sampler]\n{jumps}'
 
 
 def jumps_in(text: str) -> bool | None:
@@ -33,6 +34,12 @@ def test_they_jump_where_some_atoms_are_far_from_all_others(
 ) -> None:
     """More than 6 bohr from the nearest; a long chain is in one piece."""
     assert jumps_in(spec_text(*places)) is wanted
+
+
+def test_of_several_electrons_none_jumps_unless_asked_to() -> None:
+    """H2 at 20 bohr came to -0.9965(4) with jumps, which find ions, and to -0.99998(1) without."""
+    assert jumps_in(spec_text(0.0, 20.0, electrons=2)) is False
+    assert jumps_in(spec_text(0.0, 20.0, electrons=2, jumps="jumps = true")) is True
 
 
 def test_a_run_without_jumps_is_the_run_that_it_was_before_there_were_any() -> None:

@@ -205,7 +205,9 @@ class JobSpec:
             train = replace(self.train, follow_nuclei=self.train.start_from is not None)
             object.__setattr__(self, "train", train)
         if self.sampler.jumps is None:
-            sampler = replace(self.sampler, jumps=self.system.is_far_apart)
+            # Of several, jumps would find ions that training then has to unlearn.
+            is_alone = self.system.n_electrons == 1
+            sampler = replace(self.sampler, jumps=is_alone and self.system.is_far_apart)
             object.__setattr__(self, "sampler", sampler)
         if self.pretrain.basis == AUTO:
             is_diffuse = self.system.charge < 0 or self.system.spin >= 2

@@ -22,7 +22,7 @@ class Sampler:
     ] = "scaled"
     jumps: Annotated[
         bool | None,
-        "whether electrons jump to other nuclei; yes where atoms are more than 6 bohr from others",
+        "whether an electron may jump to another nucleus; yes if it is alone, its nuclei far apart",
         Before(False),
     ] = None
     width: Annotated[float, above(0), "spread of the first moves, bohr or relative"] = 0.3
