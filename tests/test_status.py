@@ -433,6 +433,18 @@ def test_a_worker_that_its_supervisor_has_lost_is_dead_though_its_job_goes_on(ru
     assert row.message.startswith("the worker was killed by SIGKILL")
 
 
+def test_a_worker_that_is_gone_is_dead_when_its_supervisor_says_so_or_is_gone_too(run, alive):
+    """Between a worker's end and its supervisor's word on it there is a moment, and no death."""
+    ours = {"started_at": time.time() - 5, "host": HERE, "worker_pid": NOBODY}
+    beat(run, DEAD)
+    for supervisor, expected in ((alive, State.RUNNING), (DEAD, State.DEAD)):
+        give_to_slurm(run, **ours, pid=supervisor.pid, process_start=supervisor.start)
+        assert state(run, active(age_s=10)) is expected
+    give_to_slurm(run, **ours, pid=alive.pid, process_start=alive.start)
+    run.append_attempt("lost", how="SIGKILL", worker_pid=NOBODY)
+    assert state(run, active(age_s=10)) is State.DEAD
+
+
 def test_a_job_that_goes_on_in_silence_runs_and_says_what_that_can_mean(run):
     """A clock that is ahead, a worker that hangs, a setup of minutes: nobody knows from outside.
 

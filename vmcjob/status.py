@@ -192,7 +192,7 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
     seems_alive = any(_is_alive(worker, sign, now) for worker, sign in workers)
     is_seen_gone = bool(workers) and all(w.is_alive() is False for w, _ in workers)
     launcher = submission.launcher if submission else None
-    is_launcher_gone = launcher is not None and launcher.is_alive() is False
+    is_launcher_alive = None if launcher is None else launcher.is_alive()
     outcome = run.read_outcome()
     events = _events(run, submission) if outcome is None else frozenset()
     is_worker_alive = seems_alive and "lost" not in events
@@ -205,8 +205,9 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
         is_cancelled=run.read_cancellation() is not None,
         is_told_to_stop=is_worker_alive and outcome is None and is_told,
         is_worker_alive=is_worker_alive,
-        is_worker_gone=is_seen_gone or "lost" in events,
-        is_launcher_gone=is_launcher_gone,
+        # A supervisor that lives will say what became of its worker, and may have it come back.
+        is_worker_gone=(is_seen_gone and not is_launcher_alive) or "lost" in events,
+        is_launcher_gone=is_launcher_alive is False,
         job=job,
     )
 
