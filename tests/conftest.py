@@ -19,10 +19,14 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.runs import Programs
+from vmcjob.run.startup import settle_libraries
 
 # JAX's own derivatives of determinants, which tests compare with, run batches of triangular solves;
 # with fewer threads than such batches, XLA:CPU deadlocks. XLA sizes its pool by this variable.
 os.environ.setdefault("NPROC", "8")
+
+# XLA reads its flags when it first compiles: what is computed here is what a worker computes.
+settle_libraries()
 
 # Workers compile the same programs again and again. Only they share what they compiled: a test that
 # compiles in its own process has programs of its own.

@@ -10,12 +10,13 @@ other side, and the quartiles. Turns alternate in who goes first. Checkouts have
 """
 
 import argparse
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -64,6 +65,8 @@ def turns_of(spec: JobSpec, phase: str) -> Turn:
 
 def serve(path: str) -> None:
     """Take turns of training as asked for by line, and answer with their seconds."""
+    with suppress(ImportError):  # what a worker of this checkout is told, if it is told anything
+        import_module("vmcjob.run.startup").import_jax()
     spec = read(path)
     configure_jax(spec.numerics)
     turn = turns_of(spec, "train")
@@ -74,9 +77,11 @@ def serve(path: str) -> None:
 
 def turns_elsewhere(checkout: Path, job: Path) -> Turn:
     """Turns of training in a process of its own, with the package of a checkout."""
+    from tests.benchmarks import INHERITED  # as served, this is a file of no package
+
     process = subprocess.Popen(
         [sys.executable, __file__, "--serve", str(job)],
-        env=os.environ | {"PYTHONPATH": str(checkout.resolve())},
+        env=INHERITED | {"PYTHONPATH": str(checkout.resolve())},
         cwd=checkout,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -6,16 +6,17 @@ import sys
 
 import pytest
 
-from vmcjob.run.startup import MIN_THREADS
+from vmcjob.run import startup
+from vmcjob.run.startup import MIN_THREADS, ONLY_PRODUCTS, XLA_FLAGS
 
 PROGRAM = (
     "import os; from vmcjob.run.startup import import_jax; import_jax(); print(os.environ[{!r}])"
 )
-OURS = "NPROC", "OPENBLAS_NUM_THREADS"
+OURS = "NPROC", "OPENBLAS_NUM_THREADS", XLA_FLAGS
 
 
-def threads(of: str = "NPROC", **variables: str) -> int:
-    """The size of XLA's pool, or another library's, in a process with these variables."""
+def setting(of: str, **variables: str) -> str:
+    """What a variable is when JAX is imported, in a process with these variables."""
     inherited = {name: value for name, value in os.environ.items() if name not in OURS}
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM.format(of)],
@@ -25,7 +26,12 @@ def threads(of: str = "NPROC", **variables: str) -> int:
         timeout=120,
         check=True,
     )
-    return int(done.stdout)
+    return done.stdout.strip()
+
+
+def threads(of: str = "NPROC", **variables: str) -> int:
+    """The size of XLA's pool, or another library's, in a process with these variables."""
+    return int(setting(of, **variables))
 
 
 def test_xla_has_more_threads_than_batches_that_wait_for_them() -> None:
@@ -60,3 +66,41 @@ def test_a_setting_that_jax_cannot_read_is_named_with_all_others() -> None:
         "JAX cannot be imported with JAX_ENABLE_X64=bananas, JAX_PLATFORMS=cpu: invalid truth "
         "value 'bananas' for environment 'JAX_ENABLE_X64'\n"
     )
+
+
+def test_xla_keeps_its_sums() -> None:
+    """Beside what else is said to it; who says otherwise, or says it in a file, is heeded."""
+    name, value = ONLY_PRODUCTS
+    assert setting(XLA_FLAGS) == f"{name}={value}"
+    devices = "--xla_force_host_platform_device_count=2"
+    assert setting(XLA_FLAGS, XLA_FLAGS=devices) == f"{devices} {name}={value}"
+    for said in (f"{name}=LIBRARY_FUSION_TYPE_REDUCE", "flags.txt"):
+        assert setting(XLA_FLAGS, XLA_FLAGS=said) == said
+
+
+@pytest.mark.parametrize("release", ["0.13.0", "0.8.2", "1.0", "of today"])
+def test_a_jaxlib_that_may_not_know_the_flag_is_not_told(monkeypatch, release: str) -> None:
+    """XLA ends a process that says what it does not know."""
+    monkeypatch.setattr(startup.metadata, "version", lambda of: release)
+    monkeypatch.delenv(XLA_FLAGS, raising=False)
+    startup.settle_libraries()
+    assert XLA_FLAGS not in os.environ
+
+
+def test_a_sum_over_nuclei_is_compiled_by_xla_itself() -> None:
+    """The flag is known to this jaxlib, and does what it is for."""
+    program = (
+        "from vmcjob.run.startup import import_jax; import_jax()\n"
+        "import jax, jax.numpy as jnp\n"
+        "f = lambda x: jnp.sum(jnp.exp(x[:, :, None, None] * x[0]), axis=1)\n"
+        "print(jax.jit(f).lower(jnp.ones((256, 4, 4))).compile().as_text().count('ynn_fusion'))"
+    )
+    seen = []
+    for said in ({}, {XLA_FLAGS: f"{ONLY_PRODUCTS[0]}=LIBRARY_FUSION_TYPE_REDUCE"}):
+        inherited = {name: value for name, value in os.environ.items() if name not in OURS}
+        command = [sys.executable, "-c", program]
+        environment = inherited | {"JAX_PLATFORMS": "cpu"} | said
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+        seen.append(int(done.stdout))
+    assert seen[0] == 0
+    assert seen[1] > 0

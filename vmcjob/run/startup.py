@@ -2,6 +2,8 @@
 
 import importlib
 import os
+from importlib import metadata
+from typing import Final
 
 from vmcjob.errors import DeviceError
 
@@ -10,9 +12,24 @@ MIN_THREADS = 16
 the pool to do their parts: where as many batches run at once as there are threads, all wait for
 ever. On two processors a run hung in two batches that did not depend on each other."""
 
+XLA_FLAGS: Final = "XLA_FLAGS"
+ONLY_PRODUCTS: Final = (
+    "--xla_cpu_experimental_ynn_fusion_type",
+    "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+)
+"""What XLA leaves to another library on a CPU. As it is by default that has sums as well, with what
+is summed: over a few nuclei or electrons, these take up to half of a pass of log|ψ|."""
+KNOWN_TO: Final = (0, 9), (0, 13)
+"""Releases of jaxlib, from and before: one that does not know a flag ends the process."""
 
-def settle_threads() -> None:
-    """How many threads libraries have, where nobody has said so; before they are imported."""
+
+def settle_libraries() -> None:
+    """What libraries that compute are told where nobody has said so; before they are imported."""
+    _settle_threads()
+    _settle_compiler()
+
+
+def _settle_threads() -> None:
     # XLA sizes its pool by this variable, or else by the processors that the process may use.
     try:
         processors = len(os.sched_getaffinity(0))
@@ -23,9 +40,26 @@ def settle_threads() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
+def _settle_compiler() -> None:
+    flags = os.environ.get(XLA_FLAGS, "").strip()
+    is_file = flags and not flags.startswith("-")  # which XLA then reads its flags from
+    name, value = ONLY_PRODUCTS
+    if name in flags or is_file or not KNOWN_TO[0] <= _release_of_jaxlib() < KNOWN_TO[1]:
+        return
+    os.environ[XLA_FLAGS] = f"{flags} {name}={value}".strip()
+
+
+def _release_of_jaxlib() -> tuple[int, ...]:
+    """Its first two numbers; none of them if there is no jaxlib to be asked."""
+    try:
+        return tuple(int(part) for part in metadata.version("jaxlib").split(".")[:2])
+    except (metadata.PackageNotFoundError, ValueError):
+        return ()
+
+
 def import_jax() -> None:
     """Import JAX; DeviceError where its parts do not fit together, or its settings are wrong."""
-    settle_threads()
+    settle_libraries()
     try:
         importlib.import_module("jax")
     except Exception as error:
