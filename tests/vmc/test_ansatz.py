@@ -13,7 +13,7 @@ from tests.ansatze import ANSATZE
 from tests.wavefunctions import Clamped, make_local_energy
 from vmcjob.vmc.ansatz import make_psi
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
-from vmcjob.vmc.ansatz.envelopes import shell
+from vmcjob.vmc.ansatz.envelopes import log_slater_exponents, shell
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow
 from vmcjob.vmc.contracts import LogPsi, Nuclei, Params
 from vmcjob.vmc.system import System, nuclei_of
@@ -265,6 +265,15 @@ def test_where_all_determinants_vanished_the_logarithm_is_minus_infinity() -> No
 def test_orbitals_fill_shells_in_order() -> None:
     """1s; 2s and three 2p; nine of the third shell."""
     assert [shell(k) for k in range(15)] == [1] + [2] * 4 + [3] * 9 + [4]
+
+
+def test_no_envelope_begins_so_slow_that_electrons_are_on_their_way_out() -> None:
+    """Water's hydrogens had exp(−r/2) for four orbitals of five; its oxygen has Z / n."""
+    init = log_slater_exponents(charges=(8, 1), columns=(0, 1, 4, 5))
+    zeta = jnp.exp(init(jax.random.key(0), (2, DETERMINANTS, 4), jnp.zeros(()).dtype))
+    wanted = np.array([[8.0, 4.0, 4.0, 8.0 / 3.0], [1.0] * 4])
+    for determinant in range(DETERMINANTS):
+        np.testing.assert_allclose(zeta[:, determinant], wanted, rtol=1e-12)
 
 
 @pytest.mark.slow

@@ -19,14 +19,25 @@ def shell(orbital: int) -> int:
     return n
 
 
+SLOWEST = 1.0
+"""In 1/bohr, the first decay at least: a molecule's density falls off as exp(−2 √(2I) r), with √(2I)
+about this for most ionization energies I. Z / n of a hydrogen atom beside heavier ones, ½ and less,
+leaves a tail of electrons on their way out, where Hartree–Fock has none: pretraining, which samples
+that, does not see it, and training hardly; in water it was one walker of ten."""
+
+
 def log_slater_exponents(
     charges: tuple[int, ...], columns: tuple[int, ...]
 ) -> Callable[..., Float[Array, "nuc det orb"]]:
-    """Initializer of log ζ, ζ = Z / n: hydrogenic decay, n the shell of each column's orbital."""
+    """Initializer of log ζ, ζ = Z / n: hydrogenic decay, n the shell of each column's orbital.
+
+    But no slower than `SLOWEST`.
+    """
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
         del key
         zeta = jnp.array([[charge / shell(orbital) for orbital in columns] for charge in charges])
+        zeta = jnp.maximum(zeta, SLOWEST)
         return jnp.broadcast_to(jnp.log(zeta)[:, None, :], shape).astype(dtype)
 
     return init
