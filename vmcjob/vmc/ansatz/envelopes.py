@@ -20,10 +20,10 @@ def shell(orbital: int) -> int:
 
 
 SLOWEST = 1.0
-"""In 1/bohr, the first decay at least: a molecule's density falls off as exp(−2 √(2I) r), with √(2I)
-about this for most ionization energies I. Z / n of a hydrogen atom beside heavier ones, ½ and less,
-leaves a tail of electrons on their way out, where Hartree–Fock has none: pretraining, which samples
-that, does not see it, and training hardly; in water it was one walker of ten."""
+"""In 1/bohr, the first decay at least: a molecule's density falls off as exp(−2 √(2I) r), where I is
+its ionization energy and √(2I) mostly near this. Z / n of a hydrogen beside heavier atoms, ½ or
+less, leaves electrons on their way out, where Hartree–Fock has none: pretraining, which samples its
+density, does not see them, and training hardly; in water it was one walker of ten."""
 
 
 def log_slater_exponents(
