@@ -20,8 +20,8 @@ def shell(orbital: int) -> int:
 
 
 SLOWEST = 1.0
-"""In 1/bohr, the first decay at least: a molecule's density falls off as exp(−2 √(2I) r), where I is
-its ionization energy and √(2I) mostly near this. Z / n of a hydrogen beside heavier atoms, ½ or
+"""In 1/bohr, the first decay at least: a molecule's density falls off as exp(−2 √(2I) r), I being
+the ionization energy and √(2I) mostly near this. Z / n of a hydrogen beside heavier atoms, ½ or
 less, leaves electrons on their way out, where Hartree–Fock has none: pretraining, which samples its
 density, does not see them, and training hardly; in water it was one walker of ten."""
 
