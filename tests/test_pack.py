@@ -92,6 +92,10 @@ def said(run: RunDir) -> list[str]:
     return run.log_path.read_text().splitlines()
 
 
+def said_why(run: RunDir) -> list[object]:
+    return [line["how"] for line in run.read_attempts()]
+
+
 def outcomes(runs: Sequence[RunDir]) -> list[Outcome | None]:
     found = [run.read_outcome() for run in runs]
     return [outcome.outcome if outcome else None for outcome in found]
@@ -127,16 +131,16 @@ def test_a_warning_reaches_all_and_the_job_comes_back_once_when_the_last_has_end
 
     def warn() -> None:
         are_ready(runs)
-        for number in (signal.SIGURG, signal.SIGTERM):
-            os.kill(os.getpid(), number)
-            time.sleep(0.1)
+        os.kill(os.getpid(), signal.SIGURG)
+        wait_until(lambda: said_why(runs[0]), "it has been asked to stop")  # else both at once
+        os.kill(os.getpid(), signal.SIGTERM)
 
     assert supervise(pack, warn) == 75
     assert outcomes(runs) == [Outcome.PREEMPTED, Outcome.PREEMPTED, Outcome.FINISHED]
     (call,) = (tmp_path / "said").read_text().splitlines()
     assert call.startswith("scontrol requeue 22_0 ")
     assert float(call.split()[-1]) > max(float(said(run)[-1].split()[-1]) for run in runs)
-    assert [line["how"] for line in runs[0].read_attempts()] == ["SIGURG"]
+    assert said_why(runs[0]) == ["SIGURG"]
 
 
 def test_the_deadline_of_the_job_is_that_of_all_its_runs(tmp_path, slurm):
