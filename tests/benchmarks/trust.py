@@ -4,7 +4,7 @@
     python -m tests.benchmarks.trust runs/trust --seeds 20
     python -m tests.benchmarks.trust runs/trust --seeds 20 --share 0/2    # and 1/2 beside it
     python -m tests.benchmarks.trust --table    # run nothing; what is known so far
-    python -m tests.benchmarks.trust --table --proposal plain
+    python -m tests.benchmarks.trust --table --proposal plain --damping-per-variance 0
 
 Every ansatz, number of walkers, of moves between updates and of training steps, with every seed, at
 1.0 bohr, where updates that go too far were seen; and LiH with 512 walkers. All other keys are at
@@ -37,7 +37,7 @@ from vmcjob.analysis import aggregate, open_run
 from vmcjob.errors import RunDirError
 from vmcjob.plan import make_plan
 from vmcjob.rundir import RunDir
-from vmcjob.spec import parse_spec
+from vmcjob.spec import Spring, parse_spec
 from vmcjob.stats import estimate
 from vmcjob.verdict import CERTAIN, rise_above_tail
 from vmcjob.vmc import loop, pretrain
@@ -63,6 +63,8 @@ kind = "{ansatz}"
 walkers = {walkers}
 steps = {moves}
 proposal = "{proposal}"
+[optimizer]
+damping_per_variance = {damping_per_variance}
 [train]
 steps = {steps}
 [evaluate]
@@ -80,6 +82,7 @@ class Calculation:
     moves: int
     steps: int
     proposal: str
+    damping_per_variance: float
 
     def text(self, seed: int) -> str:
         """The spec of one run."""
@@ -102,14 +105,14 @@ class Finding:
         return self.is_above_hartree_fock or self.rise > max(MAX_RISE, CERTAIN * self.error)
 
 
-def matrix(proposal: str) -> Iterator[Calculation]:
-    """All calculations with such moves, the short ones first."""
+def matrix(proposal: str, per_variance: float) -> Iterator[Calculation]:
+    """All calculations with such moves and damping, the short ones first."""
     for steps, walkers, moves in itertools.product((100, 300, 1000), (128, 256, 512), (3, 10)):
         for ansatz in ANSATZE:
-            yield Calculation("h2", ansatz, walkers, moves, steps, proposal)
+            yield Calculation("h2", ansatz, walkers, moves, steps, proposal, per_variance)
     for steps in (100, 300, 1000):
         for ansatz in ANSATZE:
-            yield Calculation("lih", ansatz, 512, 10, steps, proposal)
+            yield Calculation("lih", ansatz, 512, 10, steps, proposal, per_variance)
 
 
 def run_id_of(text: str) -> str:
@@ -205,13 +208,14 @@ def main() -> None:
     parser.add_argument("root", type=Path, nargs="?", default=Path("runs/trust"))
     parser.add_argument("--seeds", type=int, default=20)
     parser.add_argument("--proposal", choices=("plain", "scaled"), default="scaled")
+    parser.add_argument("--damping-per-variance", type=float, default=Spring().damping_per_variance)
     parser.add_argument("--systems", nargs="+", choices=list(ATOMS), default=list(ATOMS))
     parser.add_argument("--share", default="0/1", help="which of how many equal parts of the work")
     parser.add_argument("--table", action="store_true", help="run nothing; what is known so far")
     options = parser.parse_args()
     part, parts = map(int, options.share.split("/"))
-    chosen = [one for one in matrix(options.proposal) if one.system in options.systems]
-    share = chosen[part::parts]
+    every = matrix(options.proposal, options.damping_per_variance)
+    share = [one for one in every if one.system in options.systems][part::parts]
     for calculation in () if options.table else share:
         with shared_programs():
             for text in map(calculation.text, range(options.seeds)):
@@ -219,10 +223,11 @@ def main() -> None:
                     keep(run_id_of(text), judge(work(options.root, text)))
     known = read_findings()
     print(
-        "| system | ansatz | walkers | moves | steps | proposal | runs | median rise | worst rise "
-        "| ruined | above Hartree-Fock | without energy | ruined, converged |"
+        "| system | ansatz | walkers | moves | steps | proposal | damping per variance | runs "
+        "| median rise | worst rise | ruined | above Hartree-Fock | without energy "
+        "| ruined, converged |"
     )
-    print("|" + " --- |" * 13)
+    print("|" + " --- |" * 14)
     for calculation in share:
         ids = [run_id_of(calculation.text(seed)) for seed in range(options.seeds)]
         print(describe(calculation, [known[one] for one in ids if one in known]), flush=True)

@@ -13,7 +13,14 @@ from vmcjob.vmc.first_order import FirstOrder, adam, lamb
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
 from vmcjob.vmc.kfac_layers import load as load_kfac
-from vmcjob.vmc.schedule import FIRST_MEMORY, Decay, LearningRate, Memory, Plateau
+from vmcjob.vmc.schedule import (
+    FIRST_MEMORY,
+    Decay,
+    FallingDamping,
+    LearningRate,
+    Memory,
+    Plateau,
+)
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
 from vmcjob.vmc.streams import Stream
@@ -103,14 +110,15 @@ def _memory(options: jobspec.MinSr | jobspec.Spring) -> Memory:
     return Memory(options.momentum, options.momentum_growth)
 
 
-def _spring_damping(options: jobspec.MinSr | jobspec.Spring) -> float | Decay:
+def _spring_damping(options: jobspec.MinSr | jobspec.Spring) -> float | FallingDamping:
     """In proportion to the inverse of the memory, while that grows."""
     if isinstance(options, jobspec.MinSr) or not (
         options.damping_minimum and options.momentum_growth
     ):
         return options.damping
     minimum = min(options.damping_minimum, options.damping)
-    return Decay(options.damping, FIRST_MEMORY / options.momentum_growth, minimum)
+    decay = Decay(options.damping, FIRST_MEMORY / options.momentum_growth, minimum)
+    return FallingDamping(decay, options.damping_per_variance)
 
 
 def _kfac(

@@ -108,6 +108,12 @@ class Spring(Shared):
         "damping falls to this while the memory grows, or with the variance; 0: it stays",
         Before(0.0),
     ] = 1e-3
+    damping_per_variance: Annotated[
+        float,
+        at_least(0),
+        "damping stays above so much of the local energies' variance in hartree²; 0: it need not",
+        Before(0.0),
+    ] = 0.01
     momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.99
     momentum_growth: Annotated[
         float,

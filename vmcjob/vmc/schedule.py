@@ -38,6 +38,23 @@ class Decay:
 
 
 @dataclass(frozen=True)
+class FallingDamping:
+    """A damping that falls with the step, and with the local energies' variance if that is faster.
+
+    It does not fall below a part of that variance: the more local energies scatter, the more of an
+    update is what a few walkers happened to say.
+    """
+
+    decay: Decay
+    per_variance: float = 0.0  # hartree⁻²
+
+    def __call__(self, step: Array, variance: Array) -> Array:
+        """λ of a step, by the variance of its batch, in hartree²."""
+        floor = jnp.minimum(self.per_variance * variance, self.decay.initial)
+        return jnp.clip(variance, self.decay.minimum, jnp.maximum(self.decay(step), floor))
+
+
+@dataclass(frozen=True)
 class Plateau:
     """initial for a part of all steps, then falling, as a cosine, to a part of itself.
 

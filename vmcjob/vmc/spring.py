@@ -15,14 +15,13 @@ from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jax import Array
 
 from vmcjob.columns import Column
 from vmcjob.vmc import devices
-from vmcjob.vmc.centred_scores import EveryWalker, centred_scores
+from vmcjob.vmc.centred_scores import centred_scores
 from vmcjob.vmc.contracts import Batch, LogPsi, Made, Metric, OptimizerState, Params, Proposal
 from vmcjob.vmc.gram import solve_gram
-from vmcjob.vmc.schedule import Decay, Memory
+from vmcjob.vmc.schedule import FallingDamping, Memory
 from vmcjob.vmc.scores import Vector, no_direction
 
 
@@ -52,7 +51,7 @@ class Spring:
     }
 
     log_psi: LogPsi
-    damping: float | Decay
+    damping: float | FallingDamping
     memory: Memory
     chunk_divisor: int = 1
 
@@ -72,7 +71,9 @@ class Spring:
         scores = centred_scores(self.log_psi, params, r, 1.0 / root, self.chunk_divisor)
         epsilon = devices.concatenate(batch.deviations / root)
         kept = scores.split(self.memory(batch.step) * state.direction)
-        damping = self._damping(batch.step, epsilon)
+        damping = self.damping
+        if isinstance(damping, FallingDamping):
+            damping = damping(batch.step, jnp.sum(epsilon**2))
         solved = solve_gram(scores, epsilon - scores.apply(kept), damping)
         parts = jax.tree.map(jnp.add, kept, solved.direction)
         direction = scores.join(parts)
@@ -90,9 +91,3 @@ class Spring:
         """The direction, however far it was gone."""
         del made
         return SpringState(proposal.direction)
-
-    def _damping(self, step: Array, epsilon: EveryWalker) -> float | Array:
-        """λ of a step; one that falls is not above the batch's variance Σ ε² either."""
-        if not isinstance(self.damping, Decay):
-            return self.damping
-        return jnp.clip(jnp.sum(epsilon**2), self.damping.minimum, self.damping(step))
