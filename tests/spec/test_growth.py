@@ -8,7 +8,7 @@ from vmcjob.plan import make_plan
 from vmcjob.spec import dump_spec, load_resolved, read_spec, science
 
 SPECS = Path(__file__).parents[1] / "golden" / "specs"
-"""Written in full by vmcjob of ddd29ed, lih-8ab7f70482 by that of d63bd12; named after their ids."""
+"""Written in full by vmcjob of ddd29ed, lih-8ab7f70482 by d63bd12; named after their ids."""
 FULL = sorted(SPECS.glob("*.toml"))
 
 
