@@ -111,7 +111,7 @@ class Spring(Shared):
     damping_per_variance: Annotated[
         float,
         at_least(0),
-        "damping stays above so much of the local energies' variance in hartree²; 0: it need not",
+        "does not fall below so much of the local energies' variance in hartree²; 0: it may",
         Before(0.0),
     ] = 0.01
     momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.99
