@@ -15,7 +15,7 @@ from vmcjob.store import RunStore
 pytestmark = pytest.mark.timeout(3600)
 
 N_STEPS = {"train": 20, "evaluate": 3000}  # enough to be disturbed in
-# The order of sums differs, and an update multiplies what that does by the condition of S + λ.
+# The order of sums differs, and an update multiplies what that does.
 NUMERICS = '[numerics]\ndtype = "float64"'
 NODES = f"nodes = 2\n{NUMERICS}"
 MANY_DEVICES = "--xla_force_host_platform_device_count"
@@ -69,7 +69,9 @@ def test_two_nodes_compute_what_one_does_with_as_many_devices(room, undisturbed)
     alone.wait_for(FINISHED=1)
     one, two = series(alone.only_run()), series(undisturbed)
     for name in ("train/energy", "train/variance", "train/grad_norm"):
-        np.testing.assert_allclose(two[name][:2], one[name][:2], rtol=1e-5, err_msg=name)
+        np.testing.assert_allclose(two[name][0], one[name][0], rtol=1e-10, err_msg=name)
+        # Conjugate gradients end at a residual of 1e-6: a direction is the same to 1e-4.
+        np.testing.assert_allclose(two[name][1], one[name][1], rtol=1e-4, err_msg=name)
     energies = [found["evaluate/energy"] for found in (one, two)]
     errors = [column.std() / np.sqrt(len(column) / 10) for column in energies]
     assert abs(energies[0].mean() - energies[1].mean()) < 5 * np.hypot(*errors)

@@ -6,6 +6,7 @@ With one process, nothing is sent.
 
 import os
 import pickle
+import time
 from contextlib import suppress
 from typing import TypeVar
 
@@ -23,6 +24,8 @@ T = TypeVar("T")
 SILENCE_S = 30
 # For the last commit, for which the others wait at the end.
 PATIENCE_S = 120
+# For the others to hear that all have come to their end.
+FAREWELL_S = 2.0
 WORD = np.dtype(np.uint32)
 
 
@@ -71,7 +74,17 @@ def _be_patient() -> None:
 
 
 def leave() -> None:
-    """Wait for the others at the end: whoever went first would tear them down."""
+    """Wait for the others at the end: whoever went first would tear them down.
+
+    When all have come, the first one stays for a moment: others that have not heard of it yet, and
+    find its service gone, abort themselves.
+    """
+    from jax._src.distributed import global_state  # under no public name either
+
+    if global_state.service is not None and global_state.client is not None:
+        global_state.client.shutdown()
+        global_state.client = None
+        time.sleep(FAREWELL_S)
     jax.distributed.shutdown()
 
 
