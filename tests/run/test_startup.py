@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from vmcjob.run import startup
-from vmcjob.run.startup import MIN_THREADS, ONLY_PRODUCTS, XLA_FLAGS
+from vmcjob.run.startup import MIN_THREADS, ONLY_PRODUCTS, PLAIN_LOOPS, XLA_FLAGS
 
 PROGRAM = (
     "import os; from vmcjob.run.startup import import_jax; import_jax(); print(os.environ[{!r}])"
@@ -68,23 +68,67 @@ def test_a_setting_that_jax_cannot_read_is_named_with_all_others() -> None:
     )
 
 
-def test_xla_keeps_its_sums() -> None:
-    """Beside what else is said to it; who says otherwise, or says it in a file, is heeded."""
-    name, value = ONLY_PRODUCTS
-    assert setting(XLA_FLAGS) == f"{name}={value}"
-    devices = "--xla_force_host_platform_device_count=2"
-    assert setting(XLA_FLAGS, XLA_FLAGS=devices) == f"{devices} {name}={value}"
-    for said in (f"{name}=LIBRARY_FUSION_TYPE_REDUCE", "flags.txt"):
-        assert setting(XLA_FLAGS, XLA_FLAGS=said) == said
-
-
-@pytest.mark.parametrize("release", ["0.13.0", "0.8.2", "1.0", "of today"])
-def test_a_jaxlib_that_may_not_know_the_flag_is_not_told(monkeypatch, release: str) -> None:
-    """XLA ends a process that says what it does not know."""
+@pytest.mark.parametrize(
+    ("release", "known"),
+    [
+        ("0.9.1", (ONLY_PRODUCTS, PLAIN_LOOPS)),
+        ("0.11.0", (ONLY_PRODUCTS, PLAIN_LOOPS)),
+        ("0.11.1", (ONLY_PRODUCTS,)),
+        ("0.12.0.1", (ONLY_PRODUCTS,)),
+        ("0.13.0", ()),
+        ("0.8.2", ()),
+        ("1.0", ()),
+        ("of today", ()),
+    ],
+)
+def test_xla_is_told_what_its_release_knows(monkeypatch, release: str, known: tuple) -> None:
+    """It ends a process that says what it does not know. Beside what else is said to it."""
     monkeypatch.setattr(startup.metadata, "version", lambda of: release)
-    monkeypatch.delenv(XLA_FLAGS, raising=False)
-    startup.settle_libraries()
-    assert XLA_FLAGS not in os.environ
+    devices = "--xla_force_host_platform_device_count=2"
+    for said in ([], [devices]):
+        monkeypatch.setenv(XLA_FLAGS, " ".join(said))
+        startup.settle_libraries()
+        assert os.environ[XLA_FLAGS].split() == [*said, *map(str, known)]
+
+
+def test_who_tells_xla_otherwise_is_heeded(monkeypatch) -> None:
+    """Flag by flag; what a file of flags says is not looked into."""
+    monkeypatch.setattr(startup.metadata, "version", lambda of: "0.10.2")
+    other = f"{ONLY_PRODUCTS.name}=LIBRARY_FUSION_TYPE_REDUCE"
+    for said, heard in ((other, f"{other} {PLAIN_LOOPS}"), ("flags.txt", "flags.txt")):
+        monkeypatch.setenv(XLA_FLAGS, said)
+        startup.settle_libraries()
+        assert os.environ[XLA_FLAGS] == heard
+
+
+def test_this_xla_knows_what_it_is_told() -> None:
+    """As it would end the process otherwise."""
+    program = "from vmcjob.run.startup import import_jax; import_jax(); import jax; jax.devices()"
+    inherited = {name: value for name, value in os.environ.items() if name not in OURS}
+    environment = inherited | {"JAX_PLATFORMS": "cpu"}
+    subprocess.run([sys.executable, "-c", program], env=environment, timeout=120, check=True)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's mallopt")
+def test_memory_of_a_step_is_kept_for_the_next() -> None:
+    """Its pages are not asked for again; who has settled it himself is heeded."""
+    program = (
+        "import resource, numpy as np\n"
+        "from vmcjob.run.startup import settle_libraries; settle_libraries()\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "np.ones(2**24); before = faults(); np.ones(2**24); print(faults() - before)"
+    )
+    n_pages = 2**27 // os.sysconf("SC_PAGE_SIZE")
+    seen = []
+    for said in ({}, {"MALLOC_ARENA_MAX": "8"}):
+        environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, env=environment | said, capture_output=True, text=True, timeout=120
+        )
+        seen.append(int(done.stdout))
+    assert seen[0] < n_pages // 100
+    assert seen[1] > seen[0]  # of huge pages there are few
 
 
 def test_a_sum_over_nuclei_is_compiled_by_xla_itself() -> None:
@@ -96,7 +140,7 @@ def test_a_sum_over_nuclei_is_compiled_by_xla_itself() -> None:
         "print(jax.jit(f).lower(jnp.ones((256, 4, 4))).compile().as_text().count('ynn_fusion'))"
     )
     seen = []
-    for said in ({}, {XLA_FLAGS: f"{ONLY_PRODUCTS[0]}=LIBRARY_FUSION_TYPE_REDUCE"}):
+    for said in ({}, {XLA_FLAGS: f"{ONLY_PRODUCTS.name}=LIBRARY_FUSION_TYPE_REDUCE"}):
         inherited = {name: value for name, value in os.environ.items() if name not in OURS}
         command = [sys.executable, "-c", program]
         environment = inherited | {"JAX_PLATFORMS": "cpu"} | said

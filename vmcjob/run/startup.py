@@ -1,9 +1,10 @@
 """JAX's start: whatever goes wrong there is told in a sentence, not in the words of a library."""
 
+import ctypes
 import importlib
 import os
 from importlib import metadata
-from typing import Final
+from typing import Final, NamedTuple
 
 from vmcjob.errors import DeviceError
 
@@ -12,20 +13,42 @@ MIN_THREADS = 16
 the pool to do their parts: where as many batches run at once as there are threads, all wait for
 ever. On two processors a run hung in two batches that did not depend on each other."""
 
+KEPT: Final = ((-4, 0), (-1, 2**31 - 1))
+"""Options of glibc's mallopt, as in its malloc.h: M_MMAP_MAX, pieces apart from the heap, and
+M_TRIM_THRESHOLD, bytes at the end of the heap that may lie idle."""
+
 XLA_FLAGS: Final = "XLA_FLAGS"
-ONLY_PRODUCTS: Final = (
-    "--xla_cpu_experimental_ynn_fusion_type",
-    "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT",
+
+
+class Flag(NamedTuple):
+    """Something to say to XLA, and the releases of jaxlib that know it, from and before.
+
+    One that does not know a flag ends the process.
+    """
+
+    name: str
+    value: str
+    known_from: tuple[int, ...]
+    known_before: tuple[int, ...]
+
+    def __str__(self) -> str:
+        return f"{self.name}={self.value}"
+
+
+ONLY_PRODUCTS: Final = Flag(
+    "--xla_cpu_experimental_ynn_fusion_type", "LIBRARY_FUSION_TYPE_INDIVIDUAL_DOT", (0, 9), (0, 13)
 )
 """What XLA leaves to another library on a CPU. As it is by default that has sums as well, with what
 is summed: over a few nuclei or electrons, these take up to half of a pass of log|ψ|."""
-KNOWN_TO: Final = (0, 9), (0, 13)
-"""Releases of jaxlib, from and before: one that does not know a flag ends the process."""
+PLAIN_LOOPS: Final = Flag("--xla_cpu_use_fusion_emitters", "false", (0, 9), (0, 11, 1))
+"""How XLA writes loops for a CPU. By default they come of a longer way through a compiler, which
+takes twice the time for a training step, and steps are not faster for it."""
 
 
 def settle_libraries() -> None:
     """What libraries that compute are told where nobody has said so; before they are imported."""
     _settle_threads()
+    _settle_memory()
     _settle_compiler()
 
 
@@ -40,19 +63,37 @@ def _settle_threads() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _settle_compiler() -> None:
-    flags = os.environ.get(XLA_FLAGS, "").strip()
-    is_file = flags and not flags.startswith("-")  # which XLA then reads its flags from
-    name, value = ONLY_PRODUCTS
-    if name in flags or is_file or not KNOWN_TO[0] <= _release_of_jaxlib() < KNOWN_TO[1]:
+def _settle_memory() -> None:
+    """Keep memory that a step has used for the next one, where the C library is glibc.
+
+    It would give large pieces back at once, and the system hands out no page without clearing it:
+    up to a tenth of a step.
+    """
+    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return
-    os.environ[XLA_FLAGS] = f"{flags} {name}={value}".strip()
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    for option, value in KEPT if mallopt else ():
+        mallopt(option, value)
+
+
+def _settle_compiler() -> None:
+    said = os.environ.get(XLA_FLAGS, "").strip()
+    if said and not said.startswith("-"):  # a file, which XLA then reads its flags from
+        return
+    release = _release_of_jaxlib()
+    flags = [
+        str(flag)
+        for flag in (ONLY_PRODUCTS, PLAIN_LOOPS)
+        if flag.name not in said and flag.known_from <= release < flag.known_before
+    ]
+    if flags:
+        os.environ[XLA_FLAGS] = " ".join([said, *flags]).strip()
 
 
 def _release_of_jaxlib() -> tuple[int, ...]:
-    """Its first two numbers; none of them if there is no jaxlib to be asked."""
+    """Its first three numbers; none of them if there is no jaxlib to be asked."""
     try:
-        return tuple(int(part) for part in metadata.version("jaxlib").split(".")[:2])
+        return tuple(int(part) for part in metadata.version("jaxlib").split(".")[:3])
     except (metadata.PackageNotFoundError, ValueError):
         return ()
 

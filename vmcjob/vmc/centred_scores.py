@@ -79,10 +79,18 @@ class CentredScores:
 
     def gram(self) -> Gram:
         """O Oᵀ on and above its diagonal; below it, whatever was at hand."""
-        gram = devices.total(_upper_product(self.columns))
-        if not self.factors:
+        of_factors, of_scores = [], [_upper_product(self.columns)]
+        for own in self.factors:
+            every = Factors(*map(devices.concatenate, own))
+            if _is_for_factors(own):
+                of_factors.append(_products_of_factors(own, every))
+            else:
+                of_scores.append(_products_of_scores(every))
+        gram = devices.total(sum(of_scores[1:], of_scores[0]))
+        if not of_factors:
             return gram
-        every = _gram_of_kernels(self.factors)
+        # Added up on each device first: they cross the wires once, whatever their number.
+        every = devices.concatenate(sum(of_factors[1:], of_factors[0]))
         every -= jnp.mean(every, axis=0)
         return gram + every - jnp.mean(every, axis=1, keepdims=True)
 
@@ -141,27 +149,22 @@ def _upper_product(x: Float[Array, "every column"]) -> Gram:
     return jnp.concatenate([upper, jnp.pad(lower, ((0, 0), (half, 0)))])
 
 
-def _gram_of_kernels(factors: Sequence[Factors]) -> Gram:
-    """Products of the scores of some kernels, not centred, each in whichever way is sooner done.
-
-    Added up on each device first, so that they cross the wires once, whatever their number.
-    """
-    of_factors, of_scores = [], []
-    for own in factors:
-        n_rows = own.a.shape[1]
-        n_left, n_right = (factor.shape[2] for factor in own)
-        every = Factors(*map(devices.concatenate, own))
-        if n_rows**2 * (n_left + n_right + SUM_COST) < n_left * n_right:
-            of_factors.append(_products_of_factors(own, every))
-        else:
-            of_scores.append(_products_of_scores(every))
-    grams = [devices.concatenate(sum(of_factors[1:], of_factors[0]))] if of_factors else []
-    grams += [devices.total(sum(of_scores[1:], of_scores[0]))] if of_scores else []
-    return sum(grams[1:], grams[0])
+def _is_for_factors(own: Factors) -> bool:
+    """Whether the products of a kernel's scores are sooner found by its factors."""
+    n_rows = own.a.shape[1]
+    n_left, n_right = (factor.shape[2] for factor in own)
+    return n_rows**2 * (n_left + n_right + SUM_COST) < n_left * n_right
 
 
 def _products_of_factors(own: Factors, every: Factors) -> Float[Array, "walker every"]:
-    """Σ_kl (a_k · a'_l) (b_k · b'_l) of this device's walkers with all."""
+    """Σ_kl (a_k · a'_l) (b_k · b'_l) of this device's walkers with all, not centred."""
+    n_every, n_rows, _ = every.a.shape
+    if n_rows == 1:
+        a, b = (
+            jnp.matmul(x[:, 0], y[:, 0].T, precision=HIGHEST)
+            for x, y in zip(own, every, strict=True)
+        )
+        return a * b
 
     def of_one(one: Factors) -> EveryWalker:
         a, b = (
@@ -170,14 +173,13 @@ def _products_of_factors(own: Factors, every: Factors) -> Float[Array, "walker e
         )
         return jnp.sum(a * b, axis=(0, 1))
 
-    n_every, n_rows, _ = every.a.shape
     return map_walkers(of_one, own, 2 * n_rows**2 * n_every * own.a.dtype.itemsize)
 
 
 def _products_of_scores(every: Factors) -> Gram:
-    """The scores of some of the rows of the kernel's matrix, multiplied; all devices' are the sum.
+    """The centred scores of some of the rows of the kernel's matrix, as in `_upper_product`.
 
-    As many rows at a time as are a chunk.
+    As many rows at a time as are a chunk; all devices' add up to those of the kernel.
     """
     n_every, n_rows, n_left = every.a.shape
     row_bytes = n_every * every.b.shape[2] * every.b.dtype.itemsize
@@ -191,7 +193,7 @@ def _products_of_scores(every: Factors) -> Gram:
     def add(gram: Gram, block: Float[Array, "every row left"]) -> tuple[Gram, None]:
         scores = jnp.einsum("nki,nko->nio", block, every.b, precision=HIGHEST)
         scores = scores.reshape(n_every, -1)
-        return gram + jnp.matmul(scores, scores.T, precision=HIGHEST), None
+        return gram + _upper_product(scores - jnp.mean(scores, axis=0)), None
 
     none = jnp.zeros((n_every, n_every), own.dtype)
     return jax.lax.scan(add, none, blocks)[0]
