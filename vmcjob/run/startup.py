@@ -71,9 +71,10 @@ def _settle_memory() -> None:
     """
     if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    for option, value in KEPT if mallopt else ():
-        mallopt(option, value)
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        for option, value in KEPT:
+            library.mallopt(option, value)
 
 
 def _settle_compiler() -> None:
