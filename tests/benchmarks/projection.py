@@ -32,6 +32,7 @@ WITHIN_A_NODE = 450e9  # NVLink, bytes per second and direction
 BETWEEN_NODES = 50e9  # 400 Gb/s for each GPU
 A_NODE = 8  # GPUs
 ROUNDS = 3  # of conjugate gradients in a step of SPRING: two in the chains of `growth`, 31 at most
+UPPER = 1.5  # operations for a pair of walkers and a score: three quarters of their product
 PASSES_OF_KFAC = 3  # in units of a score: the gradient, what comes back for the factors, their sums
 
 
@@ -68,11 +69,11 @@ def work(calculation: Calculation, spec: JobSpec) -> Work:
         return Work(of_walker + PASSES_OF_KFAC * score, 0.0, 0.0)
     gradient = split_gradient(log_psi, params, one)
     rest, factors = gradient.evaluate(params, one)
-    of_pair, of_rounds = 1.5 * sum(leaf.size for leaf in rest), 0.0
+    of_pair, of_rounds = UPPER * sum(leaf.size for leaf in rest), 0.0
     for kernel, factor in zip(gradient.kernels, factors, strict=True):
         (left, right), n_rows = kernel.shape, len(factor.a)
         by_rows = n_rows**2 * (left + right + SUM_COST)
-        of_pair += 2.0 * min(by_rows, left * right)
+        of_pair += min(2.0 * by_rows, UPPER * left * right)
         of_rounds += 4.0 * n_rows * left * right * ROUNDS
     return Work(of_walker + score + of_rounds, of_pair, 1 / 3)
 

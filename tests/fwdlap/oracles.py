@@ -36,12 +36,20 @@ def assert_close(got: Any, expected: Any, rtol: float = 1e-9) -> None:
         np.testing.assert_allclose(a, b, rtol=rtol, atol=rtol * max(scale, 1e-300))
 
 
-def check(fun: Callable[[jax.Array], Any], x: jax.Array, rtol: float = 1e-9) -> None:
-    """Ours and the oracle, value, Jacobian and Laplacian, in one compilation."""
+def check(
+    fun: Callable[[jax.Array], Any],
+    x: jax.Array,
+    rtol: float = 1e-9,
+    twin: Callable[[jax.Array], Any] | None = None,
+) -> None:
+    """Ours and the oracle, value, Jacobian and Laplacian, in one compilation.
+
+    The oracle is asked about `twin`, if there is one: the same function, written otherwise.
+    """
 
     @jax.jit
     def both(x: jax.Array) -> Any:
-        return fwdlap.derivatives(fun)(x), dense(fun, x)
+        return fwdlap.derivatives(fun)(x), dense(twin or fun, x)
 
     got, expected = both(x)
     float_leaves = [jnp.issubdtype(v.dtype, jnp.inexact) for v in jax.tree.leaves(expected[0])]

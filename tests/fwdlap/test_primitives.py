@@ -20,6 +20,14 @@ CASES: dict[str, Callable[[jax.Array, jax.Array], Any]] = {
 }
 
 
+# JAX asks which operand equals the result, and XLA may compute either once more for that, and round
+# it differently: then neither does, and there is no derivative.
+CHOSEN: dict[str, Callable[[jax.Array, jax.Array], Any]] = {
+    "max": lambda y, z: jnp.where(y > z, y, z),
+    "min": lambda y, z: jnp.where(y < z, y, z),
+}
+
+
 def electrons(n: int, seed: int = 0) -> jax.Array:
     return jnp.asarray(np.random.default_rng(seed).normal(size=(n, 3)))
 
@@ -29,7 +37,12 @@ def electrons(n: int, seed: int = 0) -> jax.Array:
 def test_a_primitive_of_sparse_features_agrees_with_the_hessian(name: str):
     """One- and few-electron features in, whatever comes out: sparse rules must lose nothing."""
     second = "row" if name.startswith("dot_general") else "mixed"
-    check(lambda x: CASES[name](PATTERNS["row"](x), PATTERNS[second](x)), electrons(3))
+
+    def case(f: Callable[[jax.Array, jax.Array], Any]) -> Callable[[jax.Array], Any]:
+        return lambda x: f(PATTERNS["row"](x), PATTERNS[second](x))
+
+    twin = case(CHOSEN[name]) if name in CHOSEN else None
+    check(case(CASES[name]), electrons(3), twin=twin)
 
 
 SPARSE = (
