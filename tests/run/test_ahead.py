@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from tests.run.harness import HELIUM, make_run, signal_when, start
-from vmcjob.run import ahead
+from vmcjob.run import ahead, executables
 from vmcjob.run.ahead import Steps
 from vmcjob.run.calculation import build, make_system
+from vmcjob.run.programs import COMPILER
 from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LoopState
@@ -68,11 +69,11 @@ def test_the_training_step_is_not_compiled_when_it_is_due(pretrained):
     state = pretrained.initial_state()
     with compilations_of("compile_0") as before:
         steps = Steps(pretrained, Phase.PRETRAIN, state)
-        state, _ = steps.step_of(pretrained, Phase.PRETRAIN)(state, jnp.asarray(0))
-        train = steps.step_of(pretrained, Phase.TRAIN)
+        state, _ = steps.step_of(pretrained, Phase.PRETRAIN, state)(state, jnp.asarray(0))
+        state = pretrained.after_pretraining(state)
+        train = steps.step_of(pretrained, Phase.TRAIN, state)
     assert whole(before)
-    state = pretrained.after_pretraining(state)
-    state, _ = steps.step_of(pretrained, Phase.WARMUP)(state, jnp.asarray(0))
+    state, _ = steps.step_of(pretrained, Phase.WARMUP, state)(state, jnp.asarray(0))
     with compilations_of("MainThread") as after:
         state, info = train(state, jnp.asarray(0))
         jax.block_until_ready(state)
@@ -83,11 +84,19 @@ def test_the_training_step_is_not_compiled_when_it_is_due(pretrained):
 def test_a_program_whose_turn_has_not_come_is_not_waited_for(pretrained, monkeypatch):
     """Warming up comes before training, and is compiled sooner than training."""
     end, state = Event(), pretrained.initial_state()
-    monkeypatch.setattr(ahead.StepOfPhase, "compile", lambda *_: end.wait(60.0))
+    lower = ahead.StepOfPhase.lower
+
+    def lower_later(step: ahead.StepOfPhase, state: LoopState) -> Any:
+        if current_thread().name.startswith(COMPILER):
+            end.wait(60.0)
+        return lower(step, state)
+
+    monkeypatch.setattr(ahead.StepOfPhase, "lower", lower_later)
     steps = Steps(pretrained, Phase.PRETRAIN, state)
     try:
-        warm_up = steps.step_of(pretrained, Phase.WARMUP)
-        state, _ = warm_up(pretrained.after_pretraining(state), jnp.asarray(0))
+        state = pretrained.after_pretraining(state)
+        warm_up = steps.step_of(pretrained, Phase.WARMUP, state)
+        state, _ = warm_up(state, jnp.asarray(0))
         assert not end.is_set()
     finally:
         end.set()
@@ -95,11 +104,11 @@ def test_a_program_whose_turn_has_not_come_is_not_waited_for(pretrained, monkeyp
 
 
 def test_what_is_compiled_ahead_computes_the_same(pretrained):
-    def trained(step_of: Callable[[Phase], Step], state: LoopState) -> LoopState:
+    def trained(step_of: Callable[[Phase, LoopState], Step], state: LoopState) -> LoopState:
         for phase in (Phase.PRETRAIN, Phase.WARMUP, Phase.TRAIN):
-            step = step_of(phase)
             if phase is Phase.WARMUP:
                 state = pretrained.after_pretraining(state)
+            step = step_of(phase, state)
             for k in range(3):
                 state, _ = step(state, jnp.asarray(k))
         return state
@@ -107,7 +116,8 @@ def test_what_is_compiled_ahead_computes_the_same(pretrained):
     first = pretrained.initial_state()
     steps = Steps(pretrained, Phase.PRETRAIN, first)
     ahead_of_time = trained(partial(steps.step_of, pretrained), first)
-    as_needed = trained(pretrained.step_of, pretrained.initial_state())
+    none_ahead = Steps(pretrained, Phase.TRAIN, first)
+    as_needed = trained(partial(none_ahead.step_of, pretrained), pretrained.initial_state())
     for left, right in zip(jax.tree.leaves(ahead_of_time), jax.tree.leaves(as_needed), strict=True):
         np.testing.assert_array_equal(left, right)
 
@@ -134,7 +144,7 @@ def test_only_what_comes_before_the_first_training_step_is_compiled(
         Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
         assert asked == []
     monkeypatch.undo()
-    monkeypatch.setattr(ahead.ranks, "count", lambda: 2)
+    monkeypatch.setattr(executables.ranks, "count", lambda: 2)
     Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
     assert asked == []
 
@@ -155,15 +165,17 @@ class Counted:
 
 
 def test_a_program_that_cannot_be_compiled_ahead_is_met_by_the_step_itself(pretrained, monkeypatch):
-    def fail(*_: Any) -> None:
-        raise MemoryError
+    lower = ahead.StepOfPhase.lower
 
-    monkeypatch.setattr(ahead.StepOfPhase, "compile", fail)
-    state = pretrained.initial_state()
-    steps = Steps(pretrained, Phase.WARMUP, pretrained.after_pretraining(state))
-    state, info = steps.step_of(pretrained, Phase.TRAIN)(
-        pretrained.after_pretraining(pretrained.initial_state()), jnp.asarray(0)
-    )
+    def fail(step: ahead.StepOfPhase, state: LoopState) -> Any:
+        if current_thread().name.startswith(COMPILER):
+            raise MemoryError
+        return lower(step, state)
+
+    monkeypatch.setattr(ahead.StepOfPhase, "lower", fail)
+    state = pretrained.after_pretraining(pretrained.initial_state())
+    steps = Steps(pretrained, Phase.WARMUP, state)
+    state, info = steps.step_of(pretrained, Phase.TRAIN, state)(state, jnp.asarray(0))
     assert devices.unreplicate(info).is_finite
 
 
@@ -172,7 +184,7 @@ def test_a_calculation_that_takes_another_s_place_has_its_own_steps(pretrained):
     state = pretrained.after_pretraining(pretrained.initial_state())
     steps = Steps(pretrained, Phase.WARMUP, state)
     later = replace(pretrained, vmc=replace(pretrained.vmc, moves=Moves(0)))
-    step = steps.step_of(later, Phase.TRAIN)
+    step = steps.step_of(later, Phase.TRAIN, state)
     places = devices.gather(state.chain.r)
     moved, _ = step(state, jnp.asarray(0))
     np.testing.assert_array_equal(devices.gather(moved.chain.r), places)
@@ -180,8 +192,14 @@ def test_a_calculation_that_takes_another_s_place_has_its_own_steps(pretrained):
 
 ENDLESS = """
 import threading
+from vmcjob.run.programs import COMPILER
 from vmcjob.vmc.loop import StepOfPhase
-StepOfPhase.compile = lambda *_: threading.Event().wait()
+lower = StepOfPhase.lower
+def lower_elsewhere(step, state):
+    if threading.current_thread().name.startswith(COMPILER):
+        threading.Event().wait()
+    return lower(step, state)
+StepOfPhase.lower = lower_elsewhere
 from vmcjob.__main__ import main
 main()
 """

@@ -1,4 +1,4 @@
-"""Programs that a run needs next are compiled while it is still busy with an earlier phase."""
+"""Programs that a run needs next are made ready while it is still busy with an earlier phase."""
 
 import logging
 import sys
@@ -7,8 +7,8 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import jax
 
+from vmcjob.run import executables
 from vmcjob.run.programs import COMPILER
-from vmcjob.vmc import ranks
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step, StepOfPhase
 from vmcjob.vmc.phases import Calculation, Phase
@@ -25,37 +25,36 @@ log = logging.getLogger("vmcjob")
 
 
 class Steps:
-    """The steps of a calculation's phases, some of which are being compiled already.
-
-    Only where one process computes on processors: ranks have to compile in step with each other,
-    and on a GPU a compiler that tries kernels out would do so while others are running.
-    """
+    """The steps of a calculation's phases, some of which are being made ready already."""
 
     def __init__(self, calculation: Calculation, current: Phase, state: LoopState) -> None:
-        """Begin to compile for the phases after the `current` one, whose first state is given."""
+        """Begin with the phases after the `current` one, whose first state is given."""
         self._calculation = calculation
-        self._ahead: dict[Phase, tuple[Step, Future[None]]] = {}
+        self._ahead: dict[Phase, tuple[Step, Future[Step]]] = {}
         phases = list(Phase)
         later = [phase for phase in FIRST if phases.index(phase) > phases.index(current)]
-        if later and ranks.count() == 1 and jax.default_backend() == "cpu":
-            self._compile(later, current, state)
+        if later and executables.can_be_ready():
+            self._begin(later, current, state)
 
-    def step_of(self, calculation: Calculation, phase: Phase) -> Step:
+    def step_of(self, calculation: Calculation, phase: Phase, state: LoopState) -> Step:
         """The step of a phase, once its program is there, or at once if nobody is at it yet.
 
         Args:
             calculation: whose; one that has taken the place of the first has steps of its own.
             phase: which.
+            state: like those to come; not consumed.
         """
-        step, compiled = self._ahead.pop(phase, (None, None))
-        if step is None or compiled is None or calculation is not self._calculation:
-            return calculation.step_of(phase)
-        is_given_up = compiled.cancel()  # its turn has not come: it is compiled here and now
-        if not is_given_up and (error := compiled.exception()):  # the step itself will tell
+        step, begun = self._ahead.pop(phase, (None, None))
+        if step is None or begun is None or calculation is not self._calculation:
+            return _ready(calculation, calculation.step_of(phase), state)
+        if begun.cancel():  # its turn has not come: it is made ready here and now
+            return _ready(calculation, step, state)
+        if error := begun.exception():  # the step itself will tell
             log.debug("%s was not compiled ahead: %s", phase, error)
-        return step
+            return step
+        return begun.result()
 
-    def _compile(self, later: Iterable[Phase], current: Phase, state: LoopState) -> None:
+    def _begin(self, later: Iterable[Phase], current: Phase, state: LoopState) -> None:
         if current is Phase.PRETRAIN:
             state = self._calculation.after_pretraining(state)
         shapes = jax.tree.map(_shape, state)
@@ -65,10 +64,16 @@ class Steps:
         pool = ThreadPoolExecutor(1, COMPILER)
         for phase in later:
             step = self._calculation.step_of(phase)
-            if isinstance(step, StepOfPhase):
-                self._ahead[phase] = step, pool.submit(step.compile, shapes)
+            self._ahead[phase] = step, pool.submit(_ready, self._calculation, step, shapes)
         pool.submit(sys.setswitchinterval, usual)
         pool.shutdown(wait=False)
+
+
+def _ready(calculation: Calculation, step: Step, state: LoopState) -> Step:
+    """The step with its program compiled, where that can be had before it is called."""
+    if not isinstance(step, StepOfPhase) or not executables.can_be_ready():
+        return step
+    return executables.ready(calculation.identity, step, state)
 
 
 def _shape(x: jax.Array) -> jax.ShapeDtypeStruct:

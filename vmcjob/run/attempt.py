@@ -2,22 +2,13 @@
 
 import logging
 import math
-import os
-import platform
-import socket
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
-from typing import Final
 
-import jax
 import numpy as np
 
-from vmcjob import __version__
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.observables import columns_of
-from vmcjob.protocol import IMAGE_SHA256
 from vmcjob.rank import Rank
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
 from vmcjob.run.heartbeat import HeartbeatWriter
@@ -26,6 +17,7 @@ from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.replica import Replica, open_shared
 from vmcjob.run.state import WALKERS
 from vmcjob.run.stop import StopRequest
+from vmcjob.run.surroundings import device_names, provenance
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256, why_no_start
@@ -36,8 +28,6 @@ from vmcjob.vmc import ranks
 from vmcjob.vmc.casscf import ActiveSpace
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 from vmcjob.vmc.warp import follow
-
-PACKAGES: Final = ("jax", "jaxlib", "flax", "optax", "kfac-jax", "pyscf", "numpy", "zarr")
 
 log = logging.getLogger("vmcjob")
 
@@ -143,7 +133,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         run_dir.store_path,
         run_id=run_id,
         spec_text=run_dir.read_spec_text(),
-        provenance=_provenance(spec, start),
+        provenance=provenance(spec, start),
         layout=layout,
         ansatz_version=ANSATZ_VERSION,
         hartree_fock=_start(spec) if spec.pretrain.steps else hartree_fock_to_compare(spec),
@@ -203,35 +193,3 @@ def _recorded_start(store: RunStore | Replica) -> HartreeFock | None:
     return HartreeFock(
         **dict(record.attributes), up=record.orbitals["up"], down=record.orbitals["down"]
     )
-
-
-def _provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
-    """What else decided the numbers: versions, devices, precision."""
-    return {
-        "python": platform.python_version(),
-        "versions": {"vmcjob": __version__} | _versions(),
-        "host": socket.gethostname(),
-        "platform": platform.platform(),
-        "devices": device_names(),
-        "image_sha256": os.environ.get(IMAGE_SHA256),
-        "start_from": start
-        and {"run_id": spec.train.start_from, "phase": start.phase, "step": start.step},
-        "dtype": spec.numerics.dtype,
-        "matmul_precision": spec.numerics.matmul_precision,
-    }
-
-
-def _versions() -> dict[str, str]:
-    """Of the packages that have a say in the numbers, those that are installed."""
-    installed = {}
-    for package in PACKAGES:
-        with suppress(PackageNotFoundError):
-            installed[package] = version(package)
-    return installed
-
-
-def device_names() -> str:
-    """Of this process, by kind, and of how many ranks that are alike."""
-    kinds = [device.device_kind for device in jax.local_devices()]
-    names = ", ".join(f"{kinds.count(kind)} × {kind}" for kind in sorted(set(kinds)))
-    return names if ranks.count() == 1 else f"{ranks.count()} ranks of {names}"

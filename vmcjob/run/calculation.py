@@ -8,6 +8,7 @@ import jax
 from vmcjob import observables
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
+from vmcjob.run.executables import identity
 from vmcjob.run.optimizer import make_optimizer, make_rule, require_optimizer
 from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.vmc import devices
@@ -92,6 +93,7 @@ def build(
         width=spec.sampler.width,
         pretraining=pretraining,
         homes=homes,
+        identity=identity(spec, policy),
     )
 
 

@@ -145,7 +145,7 @@ class Worker:
                 self._progress.begin(phase, self.position.step)
                 self._at_block_end()  # while the program was loaded, a stop may have been asked for
                 run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
-                run_phase(phase, steps.step_of(self.calculation, name))
+                run_phase(phase, steps.step_of(self.calculation, name, self.position.state))
 
     def _go_back(self, cause: Cause, step: int) -> None:
         """Return to the last commit, record it, and take more care from there."""

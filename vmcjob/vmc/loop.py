@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
+from jax.stages import Lowered
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import (
@@ -57,33 +58,37 @@ def on_all_devices(step: Program) -> Program:
 class StepOfPhase:
     """The step of a phase: its program, with all that is given but the step's index."""
 
+    name: str  # of the program: those that differ have others
     program: Program
     stream: Array
     setting: Any
     tunes: Array
+    options: dict[str, str | bool] | None = None  # of XLA, where the program is compiled by itself
 
     def __call__(self, state: LoopState, index: Array) -> Any:
         """Take one step; see `Step`."""
-        return self.program(state, self._given(index))
+        return self.program(*self.arguments(state, index))
 
-    def compile(self, state: LoopState) -> None:
-        """Compile the program for states with these shapes, so that the first step need not.
+    def lower(self, state: LoopState) -> Lowered:
+        """The program, traced for states with these shapes, and ready to be compiled.
 
         Args:
             state: of arrays, or of `jax.ShapeDtypeStruct`; it is not consumed.
         """
         program: Any = self.program
-        program.lower(state, self._given(jnp.asarray(0))).compile()
+        return program.lower(*self.arguments(state))
 
-    def _given(self, index: Array) -> Given:
-        return Given(self.stream, index, self.setting, self.tunes)
+    def arguments(self, state: LoopState, index: Array | None = None) -> tuple[LoopState, Given]:
+        """Of the program, for one of the steps."""
+        step = jnp.asarray(0) if index is None else index
+        return state, Given(self.stream, step, self.setting, self.tunes)
 
 
 def step_of(
-    program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True
+    name: str, program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True
 ) -> StepOfPhase:
     """The step of a phase."""
-    return StepOfPhase(program, stream_key(seed, stream), setting, jnp.asarray(tunes))
+    return StepOfPhase(name, program, stream_key(seed, stream), setting, jnp.asarray(tunes))
 
 
 @dataclass(frozen=True)
@@ -118,7 +123,7 @@ class Vmc:
 
     def warmup_step(self) -> Step:
         """Sample and tune the width; parameters stay."""
-        return self._step_of(self._sampling, Stream.WARMUP)
+        return self._step_of("sample", self._sampling, Stream.WARMUP)
 
     def train_step(self) -> Step:
         """Sample, measure, update the parameters, tune the width."""
@@ -139,21 +144,21 @@ class Vmc:
             more = {"update": update.info, "trust": update.trust, "told": update.told}
             return new, info._replace(median=median, **more)
 
-        return self._step_of(on_all_devices(step), Stream.TRAIN)
+        return self._step_of("train", on_all_devices(step), Stream.TRAIN)
 
     def equilibrate_step(self) -> Step:
         """Sample under frozen parameters and width, so that evaluation starts from |ψ|²."""
-        return self._step_of(self._sampling, Stream.EQUILIBRATE, tunes=False)
+        return self._step_of("sample", self._sampling, Stream.EQUILIBRATE, tunes=False)
 
     def compare_step(self) -> Step:
         """A step like one of evaluation, with random numbers of its own."""
-        return self._step_of(self._measuring, Stream.COMPARE)
+        return self._step_of("measure", self._measuring, Stream.COMPARE)
 
     def evaluate_step(self) -> Step:
         """Sample and measure under frozen parameters and width, observables where they are due."""
-        columns = self.observing.columns()
-        program = self._observing_too if columns else self._measuring
-        return self._step_of(program, Stream.EVALUATE)
+        if self.observing.columns():
+            return self._step_of("observe", self._observing_too, Stream.EVALUATE)
+        return self._step_of("measure", self._measuring, Stream.EVALUATE)
 
     @cached_property
     def _sampling(self) -> Program:
@@ -194,8 +199,9 @@ class Vmc:
 
         return on_all_devices(step)
 
-    def _step_of(self, program: Program, stream: Stream, *, tunes: bool = True) -> Step:
-        return step_of(program, self.seed, stream.number(self.retry), self.nuclei, tunes=tunes)
+    def _step_of(self, name: str, program: Program, stream: Stream, *, tunes: bool = True) -> Step:
+        number = stream.number(self.retry)
+        return step_of(name, program, self.seed, number, self.nuclei, tunes=tunes)
 
     def _averaged(self, average: Params | None, params: Params, step: Array) -> Params | None:
         """The mean of the parameters since `average_from`; before, the newest."""

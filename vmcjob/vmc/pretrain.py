@@ -5,9 +5,9 @@ more than a few electrons it may never find it (arXiv:1909.02487, section III D)
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +22,10 @@ from vmcjob.vmc.hartree_fock import Coefficients, Orbitals
 from vmcjob.vmc.loop import Given, Step, on_all_devices, step_of
 from vmcjob.vmc.sampler import Moves, sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key
+
+SOON: Final[dict[str, str | bool]] = {"xla_backend_optimization_level": "1"}
+"""For a program that takes longer to compile than it then runs: two thirds of the time for as
+fast a step, or nearly so."""
 
 
 class HartreeFockSetting(NamedTuple):
@@ -91,7 +95,8 @@ class Pretraining:
             return new, PretrainInfo(loss, acceptance, devices.all_finite((loss, new)))
 
         number = Stream.PRETRAIN.number(self.retry)
-        return step_of(on_all_devices(step), self.seed, number, self.setting)
+        made = step_of("pretrain", on_all_devices(step), self.seed, number, self.setting)
+        return replace(made, options=SOON)
 
     def log_target(self, setting: HartreeFockSetting) -> LogPsi:
         """log|ψ| of the target's determinants, which has no parameters."""

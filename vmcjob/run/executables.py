@@ -1,0 +1,176 @@
+"""Programs as they were compiled, kept whole: a start that finds them traces nothing.
+
+JAX's own cache knows a program by its text, and to write that down takes most of a start. Here it
+is known by all that the text comes from: the sources of this package, the releases of those below,
+what JAX and XLA were told, and the spec but for what programs take as arguments.
+"""
+
+import hashlib
+import json
+import logging
+import os
+import pickle
+import platform
+import tempfile
+import threading
+import zlib
+from contextlib import suppress
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+import jax
+import jax.monitoring
+import jax.numpy as jnp
+from jax.experimental import serialize_executable
+from jax.stages import Compiled
+
+from vmcjob.run.rollback import RetryPolicy
+from vmcjob.run.startup import XLA_FLAGS
+from vmcjob.run.surroundings import device_names, versions
+from vmcjob.spec import JobSpec, science
+from vmcjob.vmc import ranks
+from vmcjob.vmc.contracts import LoopState
+from vmcjob.vmc.loop import Given, StepOfPhase
+
+SUFFIX: Final = ".executable"
+LEVEL: Final = 1  # of zlib: a quarter of the bytes, hardly any time
+SOURCES: Final = Path(__file__).parents[1]
+
+FOUND: Final = "/jax/compilation_cache/cache_hits"
+MISSED: Final = "/jax/compilation_cache/cache_misses"
+
+log = logging.getLogger("vmcjob")
+_heard = threading.local()
+
+
+def identity(spec: JobSpec, policy: RetryPolicy) -> str:
+    """A name for the programs of a calculation: of two that share it, they have the same text.
+
+    Seeds and the positions of nuclei are arguments; whose checkpoint a run starts from is of no
+    concern to them.
+    """
+    told = json.loads(science(spec))
+    for atom in told["system"]["atoms"]:
+        del atom["position"]
+    told["train"]["start_from"] = told["train"]["start_from"] is not None
+    return hashlib.sha256(repr((told, policy, _surroundings())).encode()).hexdigest()
+
+
+def can_be_ready() -> bool:
+    """Whether programs may be made before they are called: one process computes on processors.
+
+    Ranks have to compile in step with each other, and on a GPU a compiler that tries kernels out
+    would do so while others are running.
+    """
+    return ranks.count() == 1 and jax.default_backend() == "cpu"
+
+
+def ready(identity: str, step: StepOfPhase, state: LoopState) -> StepOfPhase:
+    """The step with its program as it was kept, or else compiled now, and kept.
+
+    Args:
+        identity: of the step's calculation; "": of one that keeps nothing.
+        step: whose program it is about.
+        state: of arrays, or of `jax.ShapeDtypeStruct`, like all states to come; not consumed.
+    """
+    folder = _folder()
+    if not identity or folder is None:
+        return replace(step, program=step.lower(state).compile(step.options))
+    path = folder / _name(identity, step.name, step.arguments(state))
+    program = _read(path)
+    if program is None:
+        program, is_new = _compile(step, state)
+        if is_new:
+            _write(path, program)
+    return replace(step, program=program)
+
+
+@cache
+def _surroundings() -> tuple[Any, ...]:
+    """What programs depend on beside their calculation; `Any`: all that has a text."""
+    sources = hashlib.sha256()
+    for path in sorted(SOURCES.rglob("*.py")):
+        sources.update(path.read_bytes())
+    told = {name: value for name, value in jax.config.values.items() if "cache" not in name}
+    flags = os.environ.get(XLA_FLAGS)
+    python = platform.python_version()
+    return sources.hexdigest(), python, versions(), device_names(), flags, sorted(told.items())
+
+
+def _folder() -> Path | None:
+    """Where JAX keeps its programs, if it does."""
+    settings = jax.config.values
+    folder = settings["jax_compilation_cache_dir"]
+    if not folder or not settings["jax_enable_compilation_cache"]:
+        return None
+    return path if (path := Path(folder)).is_dir() else None
+
+
+def _name(identity: str, step: str, arguments: tuple[LoopState, Given]) -> str:
+    """Of a file: the same for the same program and arguments of the same kinds."""
+    leaves, structure = jax.tree.flatten(arguments)
+    kinds = [(leaf.shape, str(leaf.dtype)) for leaf in leaves]
+    digest = hashlib.sha256(repr((identity, str(structure), kinds)).encode()).hexdigest()
+    return f"{step}-{digest}{SUFFIX}"
+
+
+def _compile(step: StepOfPhase, state: LoopState) -> tuple[Compiled, bool]:
+    """The program, and whether it is new: one that JAX has found in its cache is not to be kept.
+
+    Of such a one XLA writes down a part only.
+    """
+    _listen()
+    lowered = step.lower(state)
+    _heard.event = None
+    program = lowered.compile(step.options)
+    return program, _heard.event == MISSED
+
+
+@cache
+def _listen() -> None:
+    """Have JAX say, from now on, whether it found a program; to the thread that asked for it."""
+
+    def hear(event: str, **_: Any) -> None:
+        if event in (FOUND, MISSED):
+            _heard.event = event
+
+    jax.monitoring.register_event_listener(hear)
+
+
+def _read(path: Path) -> Compiled | None:
+    """The program in a file; None if there is no such file, or it is damaged."""
+    try:
+        kept = pickle.loads(zlib.decompress(path.read_bytes()))
+        _prepare_lapack()
+        return serialize_executable.deserialize_and_load(*kept)
+    except FileNotFoundError:
+        return None
+    except Exception as error:
+        log.debug("%s: %s", path, error)
+        return None
+
+
+def _write(path: Path, program: Compiled) -> None:
+    """Keep a program for others; where that is not possible, they will compile it as well."""
+    try:
+        data = zlib.compress(pickle.dumps(serialize_executable.serialize(program)), LEVEL)
+        file, name = tempfile.mkstemp(dir=path.parent)
+    except Exception as error:
+        log.debug("%s: %s", path, error)
+        return
+    try:
+        with os.fdopen(file, "wb") as out:
+            out.write(data)
+        Path(name).replace(path)
+    except OSError as error:
+        log.debug("%s: %s", path, error)
+        with suppress(OSError):
+            Path(name).unlink()
+
+
+@cache
+def _prepare_lapack() -> None:
+    """Have JAX find LAPACK, which it does where a program with a call of it is traced."""
+    jax.jit(jnp.linalg.cholesky).lower(jax.ShapeDtypeStruct((1, 1), "float32"))
