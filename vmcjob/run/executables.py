@@ -82,8 +82,8 @@ def ready(identity: str, step: StepOfPhase, state: LoopState) -> StepOfPhase:
     program = _read(path)
     if program is None:
         program, is_new = _compile(step, state)
-        if is_new:
-            _write(path, program)
+        if is_new:  # nobody waits for that but the process, at its end
+            threading.Thread(target=_write, args=(path, program)).start()
     return replace(step, program=program)
 
 

@@ -27,6 +27,12 @@ def pmap(fn: Callable[..., Any], donate_argnums: tuple[int, ...] = ()) -> Callab
     return jax.pmap(fn, axis_name=AXIS, in_axes=(0, None), donate_argnums=donate_argnums)
 
 
+def run_once(fn: Callable[..., Tree]) -> Callable[..., Tree]:
+    """`fn` as a program that is called once: on a CPU, in a fifth of the time to compile it."""
+    options: Any = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
+    return jax.jit(fn, compiler_options=options)
+
+
 def _sharding() -> NamedSharding:
     # The mesh axis carries pmap's own name, so that pmap takes these arrays without moving them.
     return NamedSharding(Mesh(np.array(jax.local_devices()), (AXIS,)), PartitionSpec(AXIS))

@@ -9,7 +9,7 @@ begin again with a state of before.
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -22,8 +22,6 @@ from vmcjob.vmc.loop import Step, Vmc, iterate
 from vmcjob.vmc.pretrain import Pretraining
 from vmcjob.vmc.streams import Stream
 from vmcjob.vmc.system import Home, System, energy_bound, initial_positions
-
-Tree = TypeVar("Tree")
 
 
 class Phase(StrEnum):
@@ -63,7 +61,7 @@ class Calculation:
         root = jax.random.fold_in(jax.random.key(self.vmc.seed), Stream.INITIAL)
         key_params, key_walkers = jax.random.split(root)
         r = initial_positions(self.system, key_walkers, self.n_walkers, homes=self.homes)
-        params = _run_once(self.ansatz.init)(key_params, r[0], self.vmc.nuclei)
+        params = devices.run_once(self.ansatz.init)(key_params, r[0], self.vmc.nuclei)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width)
@@ -91,12 +89,6 @@ class Calculation:
             Phase.EVALUATE: self.vmc.evaluate_step,
         }
         return steps[phase]()
-
-
-def _run_once(fn: Callable[..., Tree]) -> Callable[..., Tree]:
-    """As one program, which takes a fifth of the time to compile, and is not fast."""
-    options: Any = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
-    return jax.jit(fn, compiler_options=options)
 
 
 def candidates(state: LoopState) -> dict[str, Params]:

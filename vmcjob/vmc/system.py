@@ -1,6 +1,7 @@
 """What is simulated: nuclei, charges, electrons and spins in atomic units, and where they start."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -9,6 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import Nuclei
 
 
@@ -144,7 +146,8 @@ def initial_positions(
     Homes are those of `find_homes` unless given.
     """
     homes = homes or find_homes(system)
-    xi = np.asarray(jax.random.normal(key, (n_walkers, system.n_electrons, 3)))
+    normal = partial(jax.random.normal, shape=(n_walkers, system.n_electrons, 3))
+    xi = np.asarray(devices.run_once(normal)(key))
     centres = np.array(system.nuclei, xi.dtype)[[home.nucleus for home in homes]]
     sizes = xi.dtype.type(spread) / np.array([[home.charge] for home in homes], xi.dtype)
     return centres + sizes * xi  # by NumPy: none of this is worth a program
