@@ -132,6 +132,7 @@ def test_whatever_else_is_asked_for_makes_another_identity(tmp_path: Path, monke
         identity(replace(spec, optimizer=replace(spec.optimizer, damping=0.5)), FIRST_TRY),
         identity(replace(spec, numerics=replace(spec.numerics, dtype="float64")), FIRST_TRY),
         identity(spec_of(ansatz="psiformer"), FIRST_TRY),
+        *(identity(spec_of(optimizer="kfac", seed=seed), FIRST_TRY) for seed in (0, 1)),
     ]
     for change in _changed_surroundings(tmp_path, monkeypatch):
         executables._surroundings.cache_clear()
@@ -149,7 +150,16 @@ def _changed_surroundings(tmp_path: Path, monkeypatch) -> Iterator[pytest.Monkey
     yield monkeypatch
     monkeypatch.setattr(executables, "versions", lambda: {"jax": "another"})
     yield monkeypatch
+    for flags in ("false", "true"):
+        (tmp_path / "flags").write_text(f"--xla_cpu_enable_fast_math={flags}")
+        monkeypatch.setenv("XLA_FLAGS", str(tmp_path / "flags"))
+        yield monkeypatch
     monkeypatch.setenv("XLA_FLAGS", "--xla_cpu_enable_fast_math=true")
+    yield monkeypatch
+    monkeypatch.setattr(executables, "processor", lambda: "another")
+    yield monkeypatch
+    (tmp_path / "pyscf.py").write_text("NORMALIZE_GTO = False")
+    monkeypatch.setenv("PYSCF_CONFIG_FILE", str(tmp_path / "pyscf.py"))
     yield monkeypatch
     jax.config.update("jax_debug_infs", True)
     yield monkeypatch
@@ -239,3 +249,5 @@ def test_where_nothing_can_be_written_nothing_is_kept(tmp_path: Path) -> None:
     found = executables._read(tmp_path / "one")
     assert found is not None
     assert found(1.0) == 2.0
+    (tmp_path / "one").rename(tmp_path / "two")  # it is under another's name then
+    assert executables._read(tmp_path / "two") is None

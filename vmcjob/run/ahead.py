@@ -20,6 +20,7 @@ later is compiled when it is due: it would take processors from training."""
 SWITCH_S = 5e-4
 """A thread that traces a program holds the interpreter for so long at most: a step of the phase at
 work takes several turns to dispatch, and Python's own 5 ms would be longer than many a step."""
+USUAL_S = sys.getswitchinterval()
 
 log = logging.getLogger("vmcjob")
 
@@ -58,14 +59,13 @@ class Steps:
         if current is Phase.PRETRAIN:
             state = self._calculation.after_pretraining(state)
         shapes = jax.tree.map(_shape, state)
-        usual = sys.getswitchinterval()
         sys.setswitchinterval(SWITCH_S)
         # One thread: the current phase computes on the other processors.
         pool = ThreadPoolExecutor(1, COMPILER)
         for phase in later:
             step = self._calculation.step_of(phase)
             self._ahead[phase] = step, pool.submit(_ready, self._calculation, step, shapes)
-        pool.submit(sys.setswitchinterval, usual)
+        pool.submit(sys.setswitchinterval, USUAL_S)
         pool.shutdown(wait=False)
 
 

@@ -26,10 +26,11 @@ import jax.numpy as jnp
 from jax.experimental import serialize_executable
 from jax.stages import Compiled
 
+from vmcjob.run.programs import processor
 from vmcjob.run.rollback import RetryPolicy
 from vmcjob.run.startup import XLA_FLAGS
 from vmcjob.run.surroundings import device_names, versions
-from vmcjob.spec import JobSpec, science
+from vmcjob.spec import JobSpec, Kfac, science
 from vmcjob.vmc import ranks
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Given, StepOfPhase
@@ -48,10 +49,11 @@ _heard = threading.local()
 def identity(spec: JobSpec, policy: RetryPolicy) -> str:
     """A name for the programs of a calculation: of two that share it, they have the same text.
 
-    Seeds and the positions of nuclei are arguments; whose checkpoint a run starts from is of no
-    concern to them.
+    Positions of nuclei are arguments, and so are seeds, but for K-FAC's own samples; whose
+    checkpoint a run starts from is of no concern to them.
     """
     told = json.loads(science(spec))
+    told["seed"] = spec.seed if isinstance(spec.optimizer, Kfac) else None
     for atom in told["system"]["atoms"]:
         del atom["position"]
     told["train"]["start_from"] = told["train"]["start_from"] is not None
@@ -94,9 +96,19 @@ def _surroundings() -> tuple[Any, ...]:
     for path in sorted(SOURCES.rglob("*.py")):
         sources.update(path.read_bytes())
     told = {name: value for name, value in jax.config.values.items() if "cache" not in name}
-    flags = os.environ.get(XLA_FLAGS)
-    python = platform.python_version()
-    return sources.hexdigest(), python, versions(), device_names(), flags, sorted(told.items())
+    flags = os.environ.get(XLA_FLAGS, "")
+    pyscf = os.environ.get("PYSCF_CONFIG_FILE", "~/.pyscf_conf.py")  # its norms of basis functions
+    files = [_text(flags), _text(pyscf)]
+    machine = processor(), device_names(), platform.python_version()
+    return sources.hexdigest(), versions(), machine, flags, files, sorted(told.items())
+
+
+def _text(path: str) -> str | None:
+    """What a file says that somebody may have written."""
+    try:
+        return Path(path).expanduser().read_text()
+    except (OSError, ValueError, RuntimeError):
+        return None
 
 
 def _folder() -> Path | None:
@@ -142,7 +154,9 @@ def _listen() -> None:
 def _read(path: Path) -> Compiled | None:
     """The program in a file; None if there is no such file, or it is damaged."""
     try:
-        kept = pickle.loads(zlib.decompress(path.read_bytes()))
+        name, *kept = pickle.loads(zlib.decompress(path.read_bytes()))
+        if name != path.name:
+            raise ValueError(f"it is {name}")
         _prepare_lapack()
         return serialize_executable.deserialize_and_load(*kept)
     except FileNotFoundError:
@@ -155,7 +169,8 @@ def _read(path: Path) -> Compiled | None:
 def _write(path: Path, program: Compiled) -> None:
     """Keep a program for others; where that is not possible, they will compile it as well."""
     try:
-        data = zlib.compress(pickle.dumps(serialize_executable.serialize(program)), LEVEL)
+        kept = path.name, *serialize_executable.serialize(program)
+        data = zlib.compress(pickle.dumps(kept), LEVEL)
         file, name = tempfile.mkstemp(dir=path.parent)
     except Exception as error:
         log.debug("%s: %s", path, error)
