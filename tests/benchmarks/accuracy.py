@@ -7,7 +7,7 @@ cache that is empty at first and again with what is then in it (`--starts 2`). A
 arrived with the first step from which on nine of ten means over 50 steps are within 1 mHa. Seconds
 are also given in passes of log|psi| over all walkers, measured right after, which is what they may
 be compared in between machines. The training itself is never better than its schedule: a job that
-trains for longer comes later.
+trains for longer comes later. `--checkout` runs another one's program, with whatever job is named.
 """
 
 import argparse
@@ -55,11 +55,15 @@ class Course(NamedTuple):
         return float(self.seconds[WINDOW - 1 + arrived[0]]) if len(arrived) else None
 
 
-def course(job: Path, root: Path, environment: dict[str, str]) -> Course:
-    """Submit the job and wait for its end."""
+def course(job: Path, root: Path, checkout: Path, cache: str) -> Course:
+    """Submit the job to a checkout's program, and wait for its end."""
+    own = {"JAX_COMPILATION_CACHE_DIR": cache, "PYTHONPATH": str(checkout)}
+    command = [sys.executable, "-m", "vmcjob", "submit", str(job.absolute()), "--local"]
+    command += ["--runs", str(root.absolute()), "--follow"]
     began = time.time()
-    command = [sys.executable, "-m", "vmcjob", "submit", str(job), "--local", "--runs", str(root)]
-    subprocess.run([*command, "--follow"], env=environment, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run(
+        command, cwd=checkout, env=os.environ | own, check=True, stdout=subprocess.DEVNULL
+    )
     (path,) = root.glob(f"{job.stem}-*/run.zarr")
     store = RunStore.open(path, run_id=path.parent.name)
     train, evaluate = store.series("train"), store.series("evaluate")
@@ -85,6 +89,7 @@ def main() -> None:
     parser.add_argument("jobs", nargs="+", type=Path)
     parser.add_argument("--core", type=int, help="the one to use")
     parser.add_argument("--starts", type=int, default=1)
+    parser.add_argument("--checkout", type=Path, default=Path(__file__).parents[2])
     parser.add_argument("--runs", type=Path, help="where the runs are kept; else they are not")
     options = parser.parse_args()
     if options.core is not None:
@@ -95,9 +100,9 @@ def main() -> None:
         if exact is None:
             parser.error(f"{job}: system.reference: missing, and errors are relative to it")
         with tempfile.TemporaryDirectory() as scratch:
-            environment = os.environ | {"JAX_COMPILATION_CACHE_DIR": f"{scratch}/cache"}
+            root = options.runs or Path(scratch)
             found = [
-                course(job, (options.runs or Path(scratch)) / str(number), environment)
+                course(job, root / str(number), options.checkout.absolute(), f"{scratch}/cache")
                 for number in range(options.starts)
             ]
         configure_jax(spec.numerics)
