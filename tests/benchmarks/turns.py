@@ -17,6 +17,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from importlib import import_module
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -65,9 +66,10 @@ def turns_of(spec: JobSpec, phase: str) -> Turn:
 
 def serve(path: str) -> None:
     """Take turns of training as asked for by line, and answer with their seconds."""
-    with suppress(ImportError):  # what a worker of this checkout is told, if it is told anything
-        import_module("vmcjob.run.startup").import_jax()
     spec = read(path)
+    with suppress(ImportError):  # what a worker of this checkout is told, if it is told anything
+        import_jax = import_module("vmcjob.run.startup").import_jax
+        import_jax(*[spec] * len(signature(import_jax).parameters))
     configure_jax(spec.numerics)
     turn = turns_of(spec, "train")
     print("ready", flush=True)

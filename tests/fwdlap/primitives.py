@@ -109,6 +109,7 @@ UNARY: dict[str, Function] = {
     "log1p": lambda y: jnp.log1p(positive(y)),
     "expm1": jnp.expm1,
     "tanh": jnp.tanh,
+    "optimization_barrier": lambda y: jnp.sin(lax.optimization_barrier(y)),
     "logistic": jax.nn.sigmoid,
     "sin": jnp.sin,
     "cos": jnp.cos,

@@ -7,7 +7,7 @@ import pytest
 
 from vmcjob import fwdlap
 from vmcjob.fwdlap.determinant import ELIMINATED
-from vmcjob.fwdlap.linalg import is_slogdet
+from vmcjob.fwdlap.linalg import inverse_factors, is_slogdet
 
 SIZES = [1, 2, *ELIMINATED, ELIMINATED.stop]
 
@@ -42,6 +42,19 @@ def test_a_singular_matrix_has_no_logarithm_and_no_derivative(n: int) -> None:
         assert (float(sign), float(log_abs)) == (0.0, -np.inf)
         change = jax.grad(lambda x: fwdlap.slogdet(x)[1])(jnp.asarray(singular))
         np.testing.assert_array_equal(change, 0.0)
+
+
+@pytest.mark.parametrize("n", SIZES)
+def test_its_factors_are_those_of_the_inverse(n: int) -> None:
+    """U⁻¹ times L⁻¹ P; and of a singular matrix they are numbers all the same."""
+    a = matrices(n).astype(np.float64)
+    left, right = (np.asarray(x, np.float64) for x in inverse_factors(jnp.asarray(matrices(n))))
+    assert np.all(np.tril(right, -1) == 0.0)
+    allowed = 20 * n * np.finfo(np.float32).eps * np.linalg.cond(a)
+    error = np.linalg.norm(right @ left @ a - np.eye(n), axis=(1, 2))
+    assert np.all(error <= allowed)
+    singular = inverse_factors(jnp.zeros((n, n)))
+    assert all(bool(jnp.all(jnp.isfinite(x))) for x in singular)
 
 
 @pytest.mark.parametrize("n", [2, 4, ELIMINATED.stop])

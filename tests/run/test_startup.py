@@ -6,8 +6,10 @@ import sys
 
 import pytest
 
+from vmcjob.fwdlap import linalg
 from vmcjob.run import startup
-from vmcjob.run.startup import MIN_THREADS, ONLY_PRODUCTS, PLAIN_LOOPS, XLA_FLAGS
+from vmcjob.run.startup import BARRIERS, MIN_THREADS, ONLY_PRODUCTS, PLAIN_LOOPS, XLA_FLAGS
+from vmcjob.spec import parse_spec
 
 PROGRAM = (
     "import os; from vmcjob.run.startup import import_jax; import_jax(); print(os.environ[{!r}])"
@@ -37,6 +39,31 @@ def threads(of: str = "NPROC", **variables: str) -> int:
 def test_xla_has_more_threads_than_batches_that_wait_for_them() -> None:
     """With two threads, on two processors, two such batches wait for each other for ever."""
     assert threads() >= MIN_THREADS
+
+
+@pytest.mark.parametrize(
+    ("atom", "full", "optimizer", "is_small"),
+    [
+        ("O", "true", "spring", True),  # 8 electrons
+        ("F", "true", "spring", False),
+        ("F", "false", "spring", True),  # 5 of spin up
+        ("Be", "true", "kfac", False),
+    ],
+)
+def test_as_many_threads_as_processors_are_enough_without_such_batches(
+    monkeypatch, atom: str, full: str, optimizer: str, is_small: bool
+) -> None:
+    """Matrices that are small enough are eliminated by a program of ours."""
+    assert startup.MAX_ELIMINATED == linalg.MAX_ELIMINATED
+    text = (
+        f'name = "atom"\n[system]\natoms = [["{atom}", 0.0, 0.0, 0.0]]\n'
+        f'[ansatz]\nfull_determinants = {full}\n[optimizer]\nkind = "{optimizer}"\n'
+    )
+    spec = parse_spec(text, "atom.toml").points[0].spec
+    monkeypatch.delenv("NPROC")
+    startup.settle_libraries(spec)
+    threads, at_least = int(os.environ["NPROC"]), 1 if is_small else MIN_THREADS
+    assert threads == max(at_least, len(os.sched_getaffinity(0)))
 
 
 @pytest.mark.parametrize("wish", ["3", "64"])
@@ -71,10 +98,10 @@ def test_a_setting_that_jax_cannot_read_is_named_with_all_others() -> None:
 @pytest.mark.parametrize(
     ("release", "known"),
     [
-        ("0.9.1", (ONLY_PRODUCTS, PLAIN_LOOPS)),
-        ("0.11.0", (ONLY_PRODUCTS, PLAIN_LOOPS)),
-        ("0.11.1", (ONLY_PRODUCTS,)),
-        ("0.12.0.1", (ONLY_PRODUCTS,)),
+        ("0.9.1", (ONLY_PRODUCTS, PLAIN_LOOPS, BARRIERS)),
+        ("0.11.0", (ONLY_PRODUCTS, PLAIN_LOOPS, BARRIERS)),
+        ("0.11.1", (ONLY_PRODUCTS, BARRIERS)),
+        ("0.12.0.1", (ONLY_PRODUCTS, BARRIERS)),
         ("0.13.0", ()),
         ("0.8.2", ()),
         ("1.0", ()),
@@ -84,6 +111,7 @@ def test_a_setting_that_jax_cannot_read_is_named_with_all_others() -> None:
 def test_xla_is_told_what_its_release_knows(monkeypatch, release: str, known: tuple) -> None:
     """It ends a process that says what it does not know. Beside what else is said to it."""
     monkeypatch.setattr(startup.metadata, "version", lambda of: release)
+    monkeypatch.setattr(startup.metadata, "entry_points", lambda group: ())
     devices = "--xla_force_host_platform_device_count=2"
     for said in ([], [devices]):
         monkeypatch.setenv(XLA_FLAGS, " ".join(said))
@@ -94,11 +122,24 @@ def test_xla_is_told_what_its_release_knows(monkeypatch, release: str, known: tu
 def test_who_tells_xla_otherwise_is_heeded(monkeypatch) -> None:
     """Flag by flag; what a file of flags says is not looked into."""
     monkeypatch.setattr(startup.metadata, "version", lambda of: "0.10.2")
+    monkeypatch.setattr(startup.metadata, "entry_points", lambda group: ())
     other = f"{ONLY_PRODUCTS.name}=LIBRARY_FUSION_TYPE_REDUCE"
-    for said, heard in ((other, f"{other} {PLAIN_LOOPS}"), ("flags.txt", "flags.txt")):
+    for said, heard in ((other, f"{other} {PLAIN_LOOPS} {BARRIERS}"), ("flags.txt", "flags.txt")):
         monkeypatch.setenv(XLA_FLAGS, said)
         startup.settle_libraries()
         assert os.environ[XLA_FLAGS] == heard
+
+
+@pytest.mark.parametrize(("platforms", "is_told"), [("", False), ("cpu", True)])
+def test_a_compiler_for_gpus_hears_nothing_of_barriers(
+    monkeypatch, platforms: str, is_told: bool
+) -> None:
+    """It may be one's where JAX has a plugin; not where it is told to leave that alone."""
+    monkeypatch.setattr(startup.metadata, "entry_points", lambda group: ("cuda",))
+    monkeypatch.setenv("JAX_PLATFORMS", platforms)
+    monkeypatch.setenv(XLA_FLAGS, "")
+    startup.settle_libraries()
+    assert (str(BARRIERS) in os.environ[XLA_FLAGS].split()) == is_told
 
 
 def test_this_xla_knows_what_it_is_told() -> None:

@@ -37,11 +37,12 @@ def show_parts(run: "RunDir", *, as_json: bool) -> None:
 def _time(run: "RunDir") -> "Timing":
     """JAX takes seconds to import, so nobody else here does."""
     from vmcjob.run import programs, startup
+    from vmcjob.spec import load_resolved
 
     # Of a GPU that a worker of the run may be on, no more than what is needed.
     os.environ.setdefault(PREALLOCATION, "false")
     programs.keep_programs()
-    startup.import_jax()
+    startup.import_jax(load_resolved(run.read_spec_text(), str(run.spec_path)))
     startup.find_devices()
     from vmcjob.run.timing import time_run
 

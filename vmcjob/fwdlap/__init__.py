@@ -20,11 +20,13 @@ from vmcjob.fwdlap.api import (
 )
 from vmcjob.fwdlap.chunks import chunk_size, over_walkers, peak_bytes
 from vmcjob.fwdlap.determinant import slogdet
+from vmcjob.fwdlap.kept import kept
 
 __all__ = [
     "Jet",
     "chunk_size",
     "derivatives",
+    "kept",
     "lap",
     "lap_partial",
     "laplacian",

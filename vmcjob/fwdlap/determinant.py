@@ -5,12 +5,10 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
-from vmcjob.fwdlap.linalg import HIGHEST, inverse_factors
+from vmcjob.fwdlap.linalg import MAX_ELIMINATED, inverse_factors, product
 
-ELIMINATED = range(3, 9)
-"""Sizes of matrices that are eliminated element by element, many side by side. LAPACK takes them
-one after the other, with more ado than arithmetic; for two rows JAX has a formula, and for more
-than eight compiling takes too long."""
+ELIMINATED = range(3, MAX_ELIMINATED + 1)
+"""Sizes of matrices that are eliminated element by element; for two rows JAX has a formula."""
 
 
 @jax.custom_jvp
@@ -30,8 +28,7 @@ def _slogdet_jvp(primals, tangents):
     (a,), (da,) = primals, tangents
     left, right = inverse_factors(a)
     sign, log_abs = slogdet(a)
-    product = jnp.matmul(right, left, precision=HIGHEST)
-    inverse = jnp.where((sign != 0.0)[..., None, None], product, 0.0)
+    inverse = jnp.where((sign != 0.0)[..., None, None], product(right, left), 0.0)
     change = jnp.sum(jnp.swapaxes(inverse, -1, -2) * da, axis=(-2, -1))
     return (sign, log_abs), (jnp.zeros_like(sign), change)
 

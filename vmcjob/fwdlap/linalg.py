@@ -11,12 +11,17 @@ from jaxtyping import Float
 
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, open_jaxpr
+from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Node, Value, make_node, total
 
 HIGHEST = lax.Precision.HIGHEST
 
 # Matrices up to this size are multiplied element by element.
 MAX_WRITTEN_OUT = 5
+
+MAX_ELIMINATED = 8
+"""Rows of matrices that are eliminated side by side. LAPACK takes them one after the other, with
+more ado than arithmetic; with more rows, compiling takes too long."""
 
 ELIMINATION = "eliminated_slogdet"
 """The function of `determinant` that is a slogdet too."""
@@ -66,7 +71,7 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
     directions, stacked = stack_directions([node])
     jacobian = laplacian = None
     if node.laplacian is not None:
-        inverse = _product(right, left)
+        inverse = product(right, left)
         laplacian = _trace_of_product(inverse, node.laplacian)
     if stacked:
         jacobian, squares = _traces(left, stacked[0], right)
@@ -82,12 +87,38 @@ def inverse_factors(
     Made of matrix products only: on XLA:CPU two independent batches of LAPACK's triangular solves
     can take all threads of the pool, each waiting for a free one, for ever.
     """
-    lu, _, order = lax.linalg.lu(a)
-    eye = jnp.eye(a.shape[-1], dtype=a.dtype)
-    rows = (order[..., None] == jnp.arange(a.shape[-1])).astype(a.dtype)
-    lower = jnp.tril(lu, -1) + eye
-    upper = jnp.swapaxes(jnp.triu(lu), -1, -2)
-    return _product(_lower_inverse(lower), rows), jnp.swapaxes(_lower_inverse(upper), -1, -2)
+    if a.shape[-1] <= MAX_ELIMINATED:
+        left, whole = _eliminated(a)
+    else:
+        whole, _, order = lax.linalg.lu(a)
+        rows = (order[..., None] == jnp.arange(a.shape[-1])).astype(a.dtype)
+        lower = jnp.tril(whole, -1) + jnp.eye(a.shape[-1], dtype=a.dtype)
+        left = product(_lower_inverse(lower), rows)
+    upper = jnp.swapaxes(jnp.triu(whole), -1, -2)
+    return left, jnp.swapaxes(_lower_inverse(upper), -1, -2)
+
+
+def _eliminated(
+    a: Float[Array, "*batch n n"],
+) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
+    """L⁻¹ P and, on and above its diagonal, U: what Gauss's elimination makes of [1 A].
+
+    Row by row of all matrices at once. In each column the largest element is brought up.
+    """
+    n = a.shape[-1]
+    eye = jnp.broadcast_to(jnp.eye(n, dtype=a.dtype), a.shape)
+    rows = [jnp.concatenate([eye[..., i, :], a[..., i, :]], axis=-1) for i in range(n)]
+    for k in range(n - 1):
+        for i in range(k + 1, n):
+            is_larger = jnp.abs(rows[i][..., n + k]) > jnp.abs(rows[k][..., n + k])
+            pair = rows[i], rows[k]
+            rows[k], rows[i] = (jnp.where(is_larger[..., None], *two) for two in (pair, pair[::-1]))
+        pivot = rows[k][..., n + k, None]
+        scaled = rows[k] / jnp.where(pivot == 0.0, 1.0, pivot)
+        rows[k + 1 :] = [row - row[..., n + k, None] * scaled for row in rows[k + 1 :]]
+        rows = kept(rows)
+    done = jnp.stack(rows, axis=-2)
+    return done[..., :n], done[..., n:]
 
 
 def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n n"]:
@@ -107,18 +138,18 @@ def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n 
     while size < n:
         block = index // size
         corner = (block[:, None] == block + 1) & (block % 2 == 0)
-        middle = _product(jnp.where(corner, lower, 0.0), inverse)
-        inverse = inverse - _product(inverse, middle)
+        middle = product(jnp.where(corner, lower, 0.0), inverse)
+        inverse = inverse - product(inverse, middle)
         size *= 2
     return inverse
 
 
-def _product(a: Float[Array, "... m k"], b: Float[Array, "... k n"]) -> Float[Array, "... m n"]:
-    """Matrix products; small ones term by term, which XLA fuses with their neighbours."""
+def product(a: Float[Array, "... m k"], b: Float[Array, "... k n"]) -> Float[Array, "... m n"]:
+    """Matrix products; small ones term by term, which XLA fuses with what is before them."""
     if a.shape[-1] > MAX_WRITTEN_OUT:
         return jnp.matmul(a, b, precision=HIGHEST)
     terms = [a[..., :, k, None] * b[..., k, None, :] for k in range(a.shape[-1])]
-    return sum(terms[1:], terms[0])
+    return kept(sum(terms[1:], terms[0]))
 
 
 def _traces(
@@ -131,7 +162,7 @@ def _traces(
     Large matrices of all directions lie side by side in the products, as one long right factor.
     """
     if left.shape[-1] <= MAX_WRITTEN_OUT:
-        turned = _product(_product(left, stack), right)
+        turned = product(product(left, stack), right)
         squares = jnp.sum(_trace_of_product(turned, turned), axis=0)
         return jnp.trace(turned, axis1=-2, axis2=-1), squares
     n = left.ndim - 2

@@ -10,6 +10,7 @@ from jaxtyping import Inexact
 
 from vmcjob.fwdlap.generic import by_jvp_of_jvp
 from vmcjob.fwdlap.interpreter import bind, rule_for
+from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import (
     Node,
     Value,
@@ -42,7 +43,7 @@ CLOSED_FORMS: dict[str, Derivatives] = {
 def chain(node: Node, out: Elements, slope: Elements, curvature: Elements | None) -> Value:
     """Elementwise f: J' = f' J,  L' = f' L + f'' sum_d J_d^2."""
     shape = node.primal.shape
-    blocks = disjoint(node.blocks, shape)
+    blocks = [block._replace(data=kept(block.data)) for block in disjoint(node.blocks, shape)]
     laplacian = None if node.laplacian is None else slope * node.laplacian
     if curvature is not None:
         for block in blocks:
@@ -126,6 +127,20 @@ def add(eqn: Any, inputs: list[Value]) -> list[Value]:
         l_right = None if l_right is None else -l_right
     laplacian = total(laplacian_of(a), l_right)
     return [make_node(out, merge([*blocks_of(a), *right]), laplacian)]
+
+
+@rule_for("optimization_barrier")
+def keep(eqn: Any, inputs: list[Value]) -> list[Value]:
+    """Values that are computed once: so are their derivatives, each by itself."""
+    del eqn
+    return [
+        make_node(
+            kept(primal_of(value)),
+            [block._replace(data=kept(block.data)) for block in blocks_of(value)],
+            kept(laplacian_of(value)),
+        )
+        for value in inputs
+    ]
 
 
 @rule_for("max", "min")

@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Inexact, Int
 
+from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Block, total
 from vmcjob.fwdlap.tables import compress, has_repeats, uniform_index
 from vmcjob.fwdlap.windows import embed, widen
@@ -178,7 +179,7 @@ def _rows(
     else:
         data = jnp.take(data, np.maximum(rows, 0), axis=0)
     data = data if here.all() else jnp.where(here, data, zero)
-    return data if padding[0] == (0, 0, 0) else lax.pad(data, zero, padding)
+    return data if padding[0] == (0, 0, 0) else kept(lax.pad(kept(data), zero, padding))
 
 
 def lookup(block: Block, index: Int[np.ndarray, "slot ..."]) -> Inexact[Array, "slot ..."]:

@@ -7,6 +7,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Inexact
 
+from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Block, Window
 
 Shape = tuple[int, ...]
@@ -51,7 +52,7 @@ def widen(block: Block, shape: Shape) -> Block:
     if index.shape[axis + 1] > 1:
         edges = [(low, high) for low, high, _ in padding]
         index = np.pad(index, edges, constant_values=-1)
-    return Block(lax.pad(data, jnp.zeros((), data.dtype), padding), index)
+    return Block(kept(lax.pad(kept(data), jnp.zeros((), data.dtype), padding)), index)
 
 
 def expand(block: Block, shape: Shape) -> Inexact[Array, "slot ..."]:

@@ -99,7 +99,8 @@ def _surroundings() -> tuple[Any, ...]:
     flags = os.environ.get(XLA_FLAGS, "")
     pyscf = os.environ.get("PYSCF_CONFIG_FILE", "~/.pyscf_conf.py")  # its norms of basis functions
     files = [_text(flags), _text(pyscf)]
-    machine = processor(), device_names(), platform.python_version()
+    threads = os.environ.get("NPROC")  # of as many parts are the loops of a program
+    machine = processor(), device_names(), threads, platform.python_version()
     return sources.hexdigest(), versions(), machine, flags, files, sorted(told.items())
 
 

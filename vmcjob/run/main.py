@@ -15,6 +15,7 @@ from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
 from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
+from vmcjob.spec import load_resolved
 
 log = logging.getLogger("vmcjob")
 CANCELLED = "CANCELLED"  # half-way, because its user wanted it
@@ -168,7 +169,7 @@ def _outcome(
     try:
         # Not before the signal handlers are in place: it takes seconds.
         programs.keep_programs()
-        startup.import_jax()
+        startup.import_jax(load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path)))
         from vmcjob.run.attempt import attempt, join
 
         join(rank)

@@ -7,11 +7,14 @@ from importlib import metadata
 from typing import Final, NamedTuple
 
 from vmcjob.errors import DeviceError
+from vmcjob.spec import JobSpec, Kfac
 
 MIN_THREADS = 16
-"""Of XLA's pool on a CPU. A batch of factorisations waits, in a thread of the pool, for others of
-the pool to do their parts: where as many batches run at once as there are threads, all wait for
-ever. On two processors a run hung in two batches that did not depend on each other."""
+"""Of XLA's pool on a CPU, where there may be batches of factorisations. Such a batch waits, in a
+thread of the pool, for others of the pool to do their parts: where as many batches run at once as
+there are threads, all wait for ever. On two processors a run hung in two batches that did not
+depend on each other. More threads than processors cost up to a third of a step's time."""
+MAX_ELIMINATED = 8  # as in `fwdlap.linalg`: rows of matrices that are not LAPACK's
 
 KEPT: Final = ((-4, 0), (-1, 2**31 - 1))
 """Options of glibc's mallopt, as in its malloc.h: M_MMAP_MAX, pieces apart from the heap, and
@@ -43,22 +46,37 @@ is summed: over a few nuclei or electrons, these take up to half of a pass of lo
 PLAIN_LOOPS: Final = Flag("--xla_cpu_use_fusion_emitters", "false", (0, 9), (0, 11, 1))
 """How XLA writes loops for a CPU. By default they come of a longer way through a compiler, which
 takes twice the time for a training step, and steps are not faster for it."""
+BARRIERS: Final = Flag("--xla_disable_hlo_passes", "cse_barrier_expander", (0, 9), (0, 13))
+"""What `fwdlap.kept` asks for: the pass of that name takes barriers out before loops are put
+together. A compiler for GPUs might not know what to do with them."""
+PLUGINS: Final = "jax_plugins"  # the group of packages that bring JAX to other devices than CPUs
 
 
-def settle_libraries() -> None:
-    """What libraries that compute are told where nobody has said so; before they are imported."""
-    _settle_threads()
+def settle_libraries(spec: JobSpec | None = None) -> None:
+    """What libraries that compute are told where nobody has said so; before they are imported.
+
+    Args:
+        spec: of the job that this process is for, if it is known.
+    """
+    _settle_threads(1 if spec and _has_no_batches(spec) else MIN_THREADS)
     _settle_memory()
     _settle_compiler()
 
 
-def _settle_threads() -> None:
+def _has_no_batches(spec: JobSpec) -> bool:
+    """Whether no program of a job factorises many matrices at once with LAPACK."""
+    counts = spec.system.n_up, spec.system.n_down
+    rows = sum(counts) if spec.ansatz.full_determinants else max(counts)
+    return rows <= MAX_ELIMINATED and not isinstance(spec.optimizer, Kfac)
+
+
+def _settle_threads(at_least: int) -> None:
     # XLA sizes its pool by this variable, or else by the processors that the process may use.
     try:
         processors = len(os.sched_getaffinity(0))
     except AttributeError:  # not on Linux
         processors = os.cpu_count() or 1
-    os.environ.setdefault("NPROC", str(max(MIN_THREADS, processors)))
+    os.environ.setdefault("NPROC", str(max(at_least, processors)))
     # OpenBLAS's own threads wait at full speed for the next factorisation, and keep XLA's waiting.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
@@ -84,11 +102,16 @@ def _settle_compiler() -> None:
     release = _release_of_jaxlib()
     flags = [
         str(flag)
-        for flag in (ONLY_PRODUCTS, PLAIN_LOOPS)
+        for flag in (ONLY_PRODUCTS, PLAIN_LOOPS, *(() if _has_plugin() else (BARRIERS,)))
         if flag.name not in said and flag.known_from <= release < flag.known_before
     ]
     if flags:
         os.environ[XLA_FLAGS] = " ".join([said, *flags]).strip()
+
+
+def _has_plugin() -> bool:
+    """Whether JAX may find other devices than CPUs."""
+    return os.environ.get("JAX_PLATFORMS") != "cpu" and bool(metadata.entry_points(group=PLUGINS))
 
 
 def _release_of_jaxlib() -> tuple[int, ...]:
@@ -99,9 +122,13 @@ def _release_of_jaxlib() -> tuple[int, ...]:
         return ()
 
 
-def import_jax() -> None:
-    """Import JAX; DeviceError where its parts do not fit together, or its settings are wrong."""
-    settle_libraries()
+def import_jax(spec: JobSpec | None = None) -> None:
+    """Import JAX; DeviceError where its parts do not fit together, or its settings are wrong.
+
+    Args:
+        spec: as in `settle_libraries`.
+    """
+    settle_libraries(spec)
     try:
         importlib.import_module("jax")
     except Exception as error:

@@ -7,6 +7,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -147,7 +148,7 @@ def nucleus_nucleus(
 
 def _repulsion(x: Float[Array, "body 3"], q: Float[Array, " body"]) -> Float[Array, ""]:
     """Σ_{i<j} q_i q_j / |x_i − x_j|."""
-    i, j = jnp.triu_indices(x.shape[0], k=1)
+    i, j = np.triu_indices(x.shape[0], k=1)
     return jnp.sum(q[i] * q[j] / jnp.linalg.norm(x[i] - x[j], axis=-1))
 
 

@@ -146,7 +146,8 @@ def distance_scale(nuclei: Nuclei) -> Scale:
     """
 
     def scale(r: Float[Array, "elec 3"]) -> Float[Array, " elec"]:
-        return jnp.sum(_closeness(nuclei, r), axis=-1) ** (-1.0 / SHARPNESS)
+        closeness = jnp.sum(_closeness(nuclei, r), axis=-1)
+        return jax.lax.rsqrt(jnp.sqrt(closeness))  # roots, for a power takes ten times as long
 
     return scale
 

@@ -22,7 +22,7 @@ def sum_of_determinants(stacks: Stacks) -> Psi:
     The largest product is taken out before the sum, so that no determinant of any size under- or
     overflows.
     """
-    parts = [fwdlap.slogdet(stack) for stack in stacks]
+    parts = [fwdlap.kept(fwdlap.slogdet(stack)) for stack in stacks]
     sign = math.prod(part[0] for part in parts)
     log_abs = sum(part[1] for part in parts)
     largest = jnp.max(log_abs)

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from vmcjob import fwdlap
 from vmcjob.vmc.ansatz.positive import decay
 
 
@@ -61,4 +62,12 @@ class IsotropicEnvelope(nn.Module):
         init = log_slater_exponents(self.charges, self.columns)
         zeta = decay(self.param("log_zeta", init, shape, d_en.dtype))
         weight = self.param("weight", nn.initializers.ones, shape, d_en.dtype)
-        return jnp.sum(weight * jnp.exp(-zeta * d_en[:, :, None, None]), axis=1)
+        # Determinants and orbitals as one axis: loops over it are long enough for vectors.
+        decays = _of_long_rows(jnp.exp, -zeta.reshape(shape[0], -1) * d_en[:, :, None])
+        envelopes = jnp.sum(weight.reshape(shape[0], -1) * decays, axis=1)
+        return envelopes.reshape(d_en.shape[0], *shape[1:])
+
+
+def _of_long_rows(f: Callable[[Array], Array], x: Array) -> Array:
+    """An elementwise f of x, all of it as one axis: XLA:CPU takes a short one number by number."""
+    return fwdlap.kept(f(fwdlap.kept(x.ravel()))).reshape(x.shape)

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Float
 
+from vmcjob import fwdlap
 from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, by_spin, dense
 from vmcjob.vmc.ansatz.pairs import pair_distances
@@ -36,8 +37,9 @@ class FermiNet(nn.Module):
         for layer in range(self.layers):
             h_one_next = self._one_electron_layer(h_one, h_two)
             if layer < self.layers - 1:
-                h_two = _residual(h_two, nn.tanh(dense(self.two_electron_width)(h_two)))
-            h_one = _residual(h_one, h_one_next)
+                h_two_next = nn.tanh(dense(self.two_electron_width)(h_two))
+                h_two = _residual(h_two, fwdlap.kept(h_two_next))
+            h_one = _residual(h_one, fwdlap.kept(h_one_next))
         return OrbitalMatrices(self.system, self.determinants, self.full_determinants)(h_one, d_en)
 
     def _one_electron_layer(

@@ -2,6 +2,7 @@
 
 import flax.linen as nn
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jaxtyping import Float
 
@@ -27,7 +28,7 @@ class CuspJastrow(nn.Module):
         """J from the electron positions in bohr."""
         del nuclei
         n_electrons = r.shape[0]
-        i, j = jnp.triu_indices(n_electrons, k=1)
+        i, j = np.triu_indices(n_electrons, k=1)
         like = (i < self.n_up) == (j < self.n_up)
         alpha = length(self.param("alpha", nn.initializers.ones, (2,), r.dtype))
         by_pair = jnp.where(like, alpha[0], alpha[1])
