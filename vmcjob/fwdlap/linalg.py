@@ -20,8 +20,8 @@ HIGHEST = lax.Precision.HIGHEST
 MAX_WRITTEN_OUT = 5
 
 MAX_ELIMINATED = 8
-"""Rows of matrices that are eliminated side by side. LAPACK takes them one after the other, with
-more ado than arithmetic; with more rows, compiling takes too long."""
+"""Rows of matrices that are eliminated side by side on CPUs. LAPACK takes them one after the other,
+with more ado than arithmetic; with more rows, compiling takes too long."""
 
 ELIMINATION = "eliminated_slogdet"
 """The function of `determinant` that is a slogdet too."""
@@ -87,7 +87,7 @@ def inverse_factors(
     Made of matrix products only: on XLA:CPU two independent batches of LAPACK's triangular solves
     can take all threads of the pool, each waiting for a free one, for ever.
     """
-    if a.shape[-1] <= MAX_ELIMINATED:
+    if a.shape[-1] <= MAX_ELIMINATED and jax.default_backend() == "cpu":
         left, whole = _eliminated(a)
     else:
         whole, _, order = lax.linalg.lu(a)
