@@ -1,6 +1,7 @@
 """Programs kept whole: they are found again for what they were made for, and for nothing else."""
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -57,6 +58,10 @@ main()
 """
 
 
+OF_ONE_MATRIX = {"lapack_spotrf_ffi", "lapack_strsm_ffi"}
+"""What is called for the Gram matrix of a batch."""
+
+
 def read(text: str) -> JobSpec:
     """The only point of a spec."""
     return parse_spec(text, "test.toml").points[0].spec
@@ -105,6 +110,8 @@ def test_programs_of_one_identity_have_one_text(ansatz: str, optimizer: str) -> 
     assert texts[0].keys() == set(Phase)
     for phase in Phase:
         assert texts[0][phase] == texts[1][phase], phase
+        # With more of LAPACK, for many matrices at once, `startup` would have to ask for threads.
+        assert set(re.findall(r"@(lapack_\w+)", texts[0][phase])) <= OF_ONE_MATRIX
 
 
 def _texts(spec: JobSpec) -> dict[Phase, str]:

@@ -9,10 +9,11 @@ from typing import Final, NamedTuple
 from vmcjob.errors import DeviceError
 from vmcjob.spec import JobSpec, Kfac
 
-MIN_THREADS = 16
-"""Of XLA's pool on a CPU, where there may be batches of factorisations. Such a batch waits, in a
-thread of the pool, for others of the pool to do their parts: where as many batches run at once as
-there are threads, all wait for ever. On two processors a run hung in two batches that did not
+MIN_THREADS = 2
+MANY_THREADS = 16
+"""Of XLA's pool on a CPU, where threads may wait for each other. A batch of factorisations waits,
+in a thread of the pool, for others of the pool to do their parts: where as many batches run at once
+as there are threads, all wait for ever. On two processors a run hung in two batches that did not
 depend on each other. More threads than processors cost up to a third of a step's time."""
 MAX_ELIMINATED = 8  # as in `fwdlap.linalg`: rows of matrices that are not LAPACK's
 
@@ -58,16 +59,18 @@ def settle_libraries(spec: JobSpec | None = None) -> None:
     Args:
         spec: of the job that this process is for, if it is known.
     """
-    _settle_threads(1 if spec and _has_no_batches(spec) else MIN_THREADS)
+    _settle_threads(MANY_THREADS if spec is None or _has_waiting(spec) else MIN_THREADS)
     _settle_memory()
     _settle_compiler()
 
 
-def _has_no_batches(spec: JobSpec) -> bool:
-    """Whether no program of a job factorises many matrices at once with LAPACK."""
+def _has_waiting(spec: JobSpec) -> bool:
+    """Whether threads may wait for each other: in batches of LAPACK's, or for other devices."""
     counts = spec.system.n_up, spec.system.n_down
     rows = sum(counts) if spec.ansatz.full_determinants else max(counts)
-    return rows <= MAX_ELIMINATED and not isinstance(spec.optimizer, Kfac)
+    has_batches = rows > MAX_ELIMINATED or isinstance(spec.optimizer, Kfac)
+    said = os.environ.get(XLA_FLAGS, "")
+    return has_batches or "device_count" in said or "JAX_NUM_CPU_DEVICES" in os.environ
 
 
 def _settle_threads(at_least: int) -> None:
