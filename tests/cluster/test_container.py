@@ -10,6 +10,7 @@ import pytest
 
 from tests.cluster.cluster import assert_same, is_computing, n_starts, series
 from tests.cluster.test_life import assert_lives_a_whole_life
+from vmcjob.rundir import Phase, RunDir
 from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.timeout(3600)  # building the image included
@@ -60,11 +61,17 @@ def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(cont
     assert {path: path.stat().st_mtime_ns for path in folder.iterdir()} == compiled
 
 
+def is_training(run: RunDir) -> bool:
+    """Whether a worker would have something to go on from."""
+    beat = run.read_heartbeat()
+    return beat is not None and beat.phase is Phase.TRAIN
+
+
 def test_a_worker_in_an_image_does_not_outlive_its_supervisor(contained):
     """Its standard input ends, through Apptainer too: no process is left outside the allocation."""
     contained.run("submit", contained.spec(train=300, evaluate=6000))
     run = contained.only_run()
-    contained.wait_until(lambda: is_computing(run), "it computes")
+    contained.wait_until(lambda: is_training(run), "it trains")
     beat, submission = run.read_heartbeat(), run.read_submission()
     assert beat is not None
     assert submission is not None

@@ -6,7 +6,7 @@ import sys
 from contextlib import suppress
 from pathlib import Path
 
-from vmcjob.errors import RunDirError
+from vmcjob.errors import RunDirError, VmcJobError
 from vmcjob.protocol import EXIT_CODES
 from vmcjob.rank import ALONE, Rank
 from vmcjob.run import programs, startup
@@ -15,7 +15,7 @@ from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
 from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
-from vmcjob.spec import load_resolved
+from vmcjob.spec import JobSpec, load_resolved
 
 log = logging.getLogger("vmcjob")
 CANCELLED = "CANCELLED"  # half-way, because its user wanted it
@@ -162,6 +162,13 @@ def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
     )
 
 
+def _spec_at(run_dir: RunDir) -> JobSpec | None:
+    """The run's spec; None where there is none to be read, of which the attempt will complain."""
+    with suppress(VmcJobError):
+        return load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path))
+    return None
+
+
 def _outcome(
     run_dir: RunDir, rank: Rank, stop: StopRequest, heartbeat: HeartbeatWriter
 ) -> OutcomeRecord:
@@ -169,7 +176,7 @@ def _outcome(
     try:
         # Not before the signal handlers are in place: it takes seconds.
         programs.keep_programs()
-        startup.import_jax(load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path)))
+        startup.import_jax(_spec_at(run_dir))
         from vmcjob.run.attempt import attempt, join
 
         join(rank)
