@@ -8,7 +8,7 @@ import pytest
 
 from vmcjob.fwdlap import linalg
 from vmcjob.run import startup
-from vmcjob.run.startup import BARRIERS, MANY_THREADS, ONLY_PRODUCTS, PLAIN_LOOPS, XLA_FLAGS
+from vmcjob.run.startup import FOR_CPUS, MANY_THREADS, ONLY_PRODUCTS, PLAIN_LOOPS, XLA_FLAGS
 from vmcjob.spec import parse_spec
 
 PROGRAM = (
@@ -100,10 +100,10 @@ def test_a_setting_that_jax_cannot_read_is_named_with_all_others() -> None:
 @pytest.mark.parametrize(
     ("release", "known"),
     [
-        ("0.9.1", (ONLY_PRODUCTS, PLAIN_LOOPS, BARRIERS)),
-        ("0.11.0", (ONLY_PRODUCTS, PLAIN_LOOPS, BARRIERS)),
-        ("0.11.1", (ONLY_PRODUCTS, BARRIERS)),
-        ("0.12.0.1", (ONLY_PRODUCTS, BARRIERS)),
+        ("0.9.1", (ONLY_PRODUCTS, PLAIN_LOOPS, *FOR_CPUS)),
+        ("0.11.0", (ONLY_PRODUCTS, PLAIN_LOOPS, *FOR_CPUS)),
+        ("0.11.1", (ONLY_PRODUCTS, *FOR_CPUS)),
+        ("0.12.0.1", (ONLY_PRODUCTS, *FOR_CPUS)),
         ("0.13.0", ()),
         ("0.8.2", ()),
         ("1.0", ()),
@@ -126,14 +126,15 @@ def test_who_tells_xla_otherwise_is_heeded(monkeypatch) -> None:
     monkeypatch.setattr(startup.metadata, "version", lambda of: "0.10.2")
     monkeypatch.setattr(startup.metadata, "entry_points", lambda group: ())
     other = f"{ONLY_PRODUCTS.name}=LIBRARY_FUSION_TYPE_REDUCE"
-    for said, heard in ((other, f"{other} {PLAIN_LOOPS} {BARRIERS}"), ("flags.txt", "flags.txt")):
+    rest = " ".join(map(str, (PLAIN_LOOPS, *FOR_CPUS)))
+    for said, heard in ((other, f"{other} {rest}"), ("flags.txt", "flags.txt")):
         monkeypatch.setenv(XLA_FLAGS, said)
         startup.settle_libraries()
         assert os.environ[XLA_FLAGS] == heard
 
 
 @pytest.mark.parametrize(("platforms", "is_told"), [("", False), ("cpu", True)])
-def test_a_compiler_for_gpus_hears_nothing_of_barriers(
+def test_a_compiler_for_gpus_hears_nothing_of_what_is_for_cpus(
     monkeypatch, platforms: str, is_told: bool
 ) -> None:
     """It may be one's where JAX has a plugin; not where it is told to leave that alone."""
@@ -141,7 +142,8 @@ def test_a_compiler_for_gpus_hears_nothing_of_barriers(
     monkeypatch.setenv("JAX_PLATFORMS", platforms)
     monkeypatch.setenv(XLA_FLAGS, "")
     startup.settle_libraries()
-    assert (str(BARRIERS) in os.environ[XLA_FLAGS].split()) == is_told
+    told = os.environ[XLA_FLAGS].split()
+    assert [str(flag) in told for flag in FOR_CPUS] == [is_told] * len(FOR_CPUS)
 
 
 def test_this_xla_knows_what_it_is_told() -> None:

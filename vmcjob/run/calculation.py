@@ -8,7 +8,7 @@ import jax
 from vmcjob import observables
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
-from vmcjob.run.executables import identity
+from vmcjob.run import executables
 from vmcjob.run.optimizer import make_optimizer, make_rule, require_optimizer
 from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.vmc import devices
@@ -82,6 +82,7 @@ def build(
         observing=_observing(spec.evaluate),
     )
     pretraining = _pretraining(spec, ansatz, start, policy) if start else None
+    identity = executables.identity(spec, policy)
     homes = None
     if start and spec.pretrain.method == "stable":
         homes = homes_of(system, populations(system, start))
@@ -93,7 +94,8 @@ def build(
         width=spec.sampler.width,
         pretraining=pretraining,
         homes=homes,
-        identity=identity(spec, policy),
+        identity=identity,
+        once=partial(executables.once, identity),
     )
 
 

@@ -14,26 +14,29 @@ import platform
 import tempfile
 import threading
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import jax
 import jax.monitoring
 import jax.numpy as jnp
 from jax.experimental import serialize_executable
-from jax.stages import Compiled
+from jax.stages import Compiled, Lowered
 
 from vmcjob.run.programs import processor
 from vmcjob.run.rollback import RetryPolicy
 from vmcjob.run.startup import XLA_FLAGS
 from vmcjob.run.surroundings import device_names, versions
 from vmcjob.spec import JobSpec, Kfac, science
-from vmcjob.vmc import ranks
+from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import LoopState
-from vmcjob.vmc.loop import Given, StepOfPhase
+from vmcjob.vmc.loop import StepOfPhase
+
+Tree = TypeVar("Tree")
 
 SUFFIX: Final = ".executable"
 LEVEL: Final = 1  # of zlib: a quarter of the bytes, hardly any time
@@ -77,16 +80,47 @@ def ready(identity: str, step: StepOfPhase, state: LoopState) -> StepOfPhase:
         step: whose program it is about.
         state: of arrays, or of `jax.ShapeDtypeStruct`, like all states to come; not consumed.
     """
+    arguments = step.arguments(state)
+    program = _made(identity, step.name, arguments, lambda: step.lower(state), step.options)
+    return replace(step, program=program)
+
+
+def once(identity: str, function: Callable[..., Tree]) -> Callable[..., Tree]:
+    """A function as a program that is called once, which the next run shall find as well.
+
+    Args:
+        identity: as in `ready`; with it, the function's name has to say what it computes.
+        function: of arrays.
+    """
+    program: Any = devices.run_once(function)
+
+    def call(*arguments: Any) -> Tree:
+        if not can_be_ready():
+            return program(*arguments)
+        lower = partial(program.lower, *arguments)
+        return _made(identity, function.__name__, arguments, lower)(*arguments)
+
+    return call
+
+
+def _made(
+    identity: str,
+    name: str,
+    arguments: tuple[Any, ...],
+    lower: Callable[[], Lowered],
+    options: dict[str, str | bool] | None = None,
+) -> Compiled:
+    """The program as it was kept, or else compiled now, and kept."""
     folder = _folder()
     if not identity or folder is None:
-        return replace(step, program=step.lower(state).compile(step.options))
-    path = folder / _name(identity, step.name, step.arguments(state))
+        return lower().compile(options)
+    path = folder / _name(identity, name, arguments)
     program = _read(path)
     if program is None:
-        program, is_new = _compile(step, state)
+        program, is_new = _compile(lower, options)
         if is_new:  # nobody waits for that but the process, at its end
             threading.Thread(target=_write, args=(path, program)).start()
-    return replace(step, program=program)
+    return program
 
 
 @cache
@@ -121,23 +155,25 @@ def _folder() -> Path | None:
     return path if (path := Path(folder)).is_dir() else None
 
 
-def _name(identity: str, step: str, arguments: tuple[LoopState, Given]) -> str:
+def _name(identity: str, program: str, arguments: tuple[Any, ...]) -> str:
     """Of a file: the same for the same program and arguments of the same kinds."""
     leaves, structure = jax.tree.flatten(arguments)
     kinds = [(leaf.shape, str(leaf.dtype)) for leaf in leaves]
     digest = hashlib.sha256(repr((identity, str(structure), kinds)).encode()).hexdigest()
-    return f"{step}-{digest}{SUFFIX}"
+    return f"{program}-{digest}{SUFFIX}"
 
 
-def _compile(step: StepOfPhase, state: LoopState) -> tuple[Compiled, bool]:
+def _compile(
+    lower: Callable[[], Lowered], options: dict[str, str | bool] | None
+) -> tuple[Compiled, bool]:
     """The program, and whether it is new: one that JAX has found in its cache is not to be kept.
 
     Of such a one XLA writes down a part only.
     """
     _listen()
-    lowered = step.lower(state)
+    lowered = lower()
     _heard.event = None
-    program = lowered.compile(step.options)
+    program = lowered.compile(options)
     return program, _heard.event == MISSED
 
 

@@ -35,6 +35,10 @@ class Phase(StrEnum):
     EVALUATE = "evaluate"  # energies and observables are measured
 
 
+Once = Callable[[Callable[..., Params]], Callable[..., Params]]
+"""What makes a program of a function that is called once."""
+
+
 @dataclass(frozen=True)
 class Calculation:
     """The VMC to do, and how it begins."""
@@ -47,6 +51,7 @@ class Calculation:
     pretraining: Pretraining | None = None
     homes: list[Home] | None = None  # where electrons start, if Hartree-Fock knows better
     identity: str = ""  # calculations that share one have the same programs; "": not known
+    once: Once = devices.run_once
 
     @property
     def energy_bound(self) -> float:
@@ -61,7 +66,7 @@ class Calculation:
         root = jax.random.fold_in(jax.random.key(self.vmc.seed), Stream.INITIAL)
         key_params, key_walkers = jax.random.split(root)
         r = initial_positions(self.system, key_walkers, self.n_walkers, homes=self.homes)
-        params = devices.run_once(self.ansatz.init)(key_params, r[0], self.vmc.nuclei)
+        params = self.once(self.ansatz.init)(key_params, r[0], self.vmc.nuclei)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width)
