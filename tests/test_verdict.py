@@ -106,6 +106,17 @@ def test_walkers_that_hardly_move_are_told(sigma: float, is_stuck: bool) -> None
     assert [each[:28] for each in found] == (["its walkers hardly move: ene"] if is_stuck else [])
 
 
+@pytest.mark.parametrize(
+    ("age", "said"),
+    [(1000.0, ()), (1234.0, ("one of its walkers refused 1234 moves in a row",)), (np.nan, ())],
+)
+def test_a_walker_that_does_not_leave_is_told(age: float, said: tuple[str, ...]) -> None:
+    """Its energy counts in every step, however many there are."""
+    ages = np.full(N, 12.0)
+    ages[N // 2] = age
+    assert judge(TRAINED, series(noise(LEVEL)) | {"max_age": ages}) == said
+
+
 def test_a_wreck_is_one_without_hartree_fock_too() -> None:
     """An energy of 66 hartree for helium, and a variance of 2.6e5, were once called converged."""
     wreck = series(noise(66.0, sigma=5.0), variance=2.6e5)

@@ -20,7 +20,7 @@ from vmcjob.verdict import Trend, findings, trend
 
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
 NEEDED: Mapping[Phase, tuple[str, ...]] = {
-    "evaluate": ("energy", "variance", "wall_time"),
+    "evaluate": ("energy", "variance", "wall_time", "max_age"),
     "train": ("energy", "variance"),
 }
 """Of the columns of a store: reading the others would take twice the time."""

@@ -32,6 +32,9 @@ SIGMA_PER_MAD = 1.4826  # of a normal distribution
 MIN_SCATTER = 0.1
 """What a series of energies varies by at least, in variances of a step's mean over walkers that are
 independent; below, walkers have not got far in all its steps, and its error bar cannot know."""
+MAX_AGE = 1000
+"""Moves that a walker may refuse in a row: of those that stand for |ψ|², the oldest refuse some
+tens. One that stays for longer stands where |ψ| has a peak that it should not have."""
 
 Series = Mapping[str, np.ndarray]
 
@@ -56,6 +59,7 @@ def findings(
     if min(np.min(series["variance"], initial=0.0) for series in (train, evaluate)) < 0.0:
         return ("it has a variance below zero",)
     found = [*_outliers(evaluate["energy"], energy.error), *_stuck(evaluate, n_walkers)]
+    found += _old(evaluate)
     if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
         found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
     if (n_train := len(train["energy"])) >= 2 * MIN_TAIL:
@@ -83,6 +87,13 @@ def _stuck(evaluate: Series, n_walkers: int | None) -> Iterator[str]:
     if 0.0 < found < MIN_SCATTER * expected:  # where nothing changes, statistics say so
         part = 100.0 * (found / expected) ** 0.5
         yield f"its walkers hardly move: energies scatter by {part:.2g} % of what they should"
+
+
+def _old(evaluate: Series) -> Iterator[str]:
+    """A walker that does not leave its place; stores of earlier releases do not tell."""
+    age = np.max(evaluate.get("max_age", np.nan), initial=0.0)
+    if age > MAX_AGE:
+        yield f"one of its walkers refused {age:.0f} moves in a row"
 
 
 def _against_training(

@@ -36,7 +36,10 @@ from vmcjob.store.layout import SERIES
 LOOK_S = 0.2  # from one look at the memory to the next
 SPEC = 'name = "h2"\n[system]\natoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]\n'
 SEEDS = 10  # of every point of a sweep
-NEEDED = {"train": ("energy", "variance"), "evaluate": ("energy", "variance", "wall_time")}
+NEEDED = {
+    "train": ("energy", "variance"),
+    "evaluate": ("energy", "variance", "wall_time", "max_age"),
+}
 EVERYTHING = {phase: ("step", *columns) for phase, columns in SERIES.items()}
 READ = """
 import json, sys, numpy, zarr

@@ -70,7 +70,7 @@ class HarmonicWell:
             new, info = work(moved, acceptance, int(index), kind)
             alike = new.params, new.optimizer, new.chain.width, new.average, info
             params, memory, width, average, info = devices.replicate(alike)
-            chain = ChainState(_shard(new.chain.r), width)
+            chain = ChainState(_shard(new.chain.r), width, _shard(new.chain.age))
             return LoopState(params, memory, chain, average), info
 
         return step
@@ -82,6 +82,7 @@ class HarmonicWell:
             for tree in (state.params, state.optimizer, state.chain.width, state.average)
         )
         n_devices, accepted, moved = len(state.chain.r), [], []
+        age = np.asarray(state.chain.age)
         for device, r in enumerate(state.chain.r):
             number = jax.process_index() * n_devices + device
             random = np.random.default_rng([self.spec.seed, kind.number(self.retry), index, number])
@@ -89,10 +90,11 @@ class HarmonicWell:
             change = -params["a"] * np.sum(new**2 - r**2, axis=(1, 2))  # of 2 log|ψ|
             is_accepted = np.log(random.uniform(size=len(r))) < change
             moved.append(np.where(is_accepted[:, None, None], new, r))
-            accepted.append(np.mean(is_accepted))
+            accepted.append(is_accepted)
         r: Number = np.stack(moved)
-        chain = ChainState(r, width)
-        return LoopState(params, memory, chain, average), _mean(np.array(accepted))
+        ages: Number = np.where(accepted, 0, age + 1).astype(age.dtype)
+        chain = ChainState(r, width, ages)
+        return LoopState(params, memory, chain, average), _mean(np.mean(accepted, axis=1))
 
     def _measure(self, state: LoopState) -> tuple[np.ndarray, Number, Number]:
         """Local energies, 3a/2 + (1 - a²) r²/2 for each electron; their mean and variance."""
@@ -113,7 +115,8 @@ class HarmonicWell:
     ) -> tuple[LoopState, StepInfo]:
         _, energy, variance = self._measure(state)
         is_finite = _is_finite(energy, variance, state.params["a"])
-        return state, StepInfo(energy, variance, acceptance, state.chain.width, None, is_finite)
+        info = StepInfo(energy, variance, acceptance, state.chain.width, None, is_finite)
+        return state, info._replace(max_age=_oldest(state))
 
     def _train(
         self, state: LoopState, acceptance: Number, index: int, kind: Stream
@@ -137,7 +140,8 @@ class HarmonicWell:
         median: Number = np.median(ranks.exchange(e_loc))
         trust = Trust(one, one)  # pyright: ignore[reportArgumentType]
         info = StepInfo(energy, variance, acceptance, width, update, is_finite, median, trust)
-        return new, info._replace(told=dict.fromkeys(COLUMNS[type(self.spec.optimizer)], one))
+        told = dict.fromkeys(COLUMNS[type(self.spec.optimizer)], one)
+        return new, info._replace(told=told, max_age=_oldest(state))
 
     def _pretrain(
         self, state: LoopState, acceptance: Number, index: int, kind: Stream
@@ -171,7 +175,8 @@ class WellCalculation:
         width: Number = np.float64(sampler.width)
         shape = (sampler.walkers, self.spec.system.n_electrons, 3)
         r = random.normal(size=shape).astype(self.spec.numerics.dtype)
-        chain = ChainState(devices.shard(r), devices.replicate(width))
+        ages = devices.shard(np.zeros(len(r), np.int32))
+        chain = ChainState(devices.shard(r), devices.replicate(width), ages)
         params = devices.replicate({"a": np.float64(0.5)})
         average = None if average_from(self.spec) is None else {"a": np.float64(0.5)}
         return self.after_pretraining(LoopState(params, None, chain, devices.replicate(average)))
@@ -203,6 +208,10 @@ def install() -> None:
 def _mean(x: np.ndarray) -> Number:
     """Over the walkers of all devices of all ranks."""
     return np.mean(ranks.exchange(np.asarray(np.mean(x))))
+
+
+def _oldest(state: LoopState) -> Number:
+    return np.max(ranks.exchange(np.asarray(state.chain.age)))
 
 
 def _is_finite(*numbers: Number) -> Number:

@@ -119,7 +119,7 @@ def test_files_reach_the_disk_before_the_pointer_to_them(path, monkeypatch):
     go_on(store, 3)
     pointer = events.index(("replace", str(path / "zarr.json")))
     replaced = [Path(name) for event, name in events if event == "replace"]
-    assert len(replaced) == 15
+    assert len(replaced) == 16
     for file in replaced[:-1]:
         synced = events.index(("sync", str(file.parent)))
         assert events.index(("replace", str(file))) < synced < pointer
@@ -202,9 +202,9 @@ def test_a_failing_disk_is_an_error_and_the_run_goes_on_when_it_recovers(
                 sentences.append(str(sentence))
         if len(sentences) < n:
             break
-        is_pointer_in_place = fault == "fsync" and n == 30  # only its folder was not synced
+        is_pointer_in_place = fault == "fsync" and n == 32  # only its folder was not synced
         assert_holds(path, 4 if is_pointer_in_place else 3)
-    assert len(sentences) == (30 if fault == "fsync" else 15)
+    assert len(sentences) == (32 if fault == "fsync" else 16)
     assert all(f"run.zarr: cannot commit: [Errno {code}]" in sentence for sentence in sentences)
     assert_holds(path, 4)
     go_on(store, 5)

@@ -39,6 +39,23 @@ def test_the_hydrogen_atom_has_its_known_radii(scaled_by: Nuclei | None) -> None
     np.testing.assert_allclose(log_abs, -radius, rtol=1e-6)
 
 
+def test_the_age_of_a_walker_is_in_moves_that_it_has_refused_since_the_last_accepted_one() -> None:
+    """Two at a place that nothing leads away from, two that accept whatever is proposed."""
+    r = jnp.asarray([0.0, 0.0, 5.0, 5.0])[:, None, None] * jnp.ones((4, 1, 3))
+    walkers = ChainState(r, jnp.asarray(0.1), jnp.asarray([0, 7, 0, 7], jnp.int32))
+
+    def log_psi(params: None, r: jax.Array) -> jax.Array:
+        return jnp.where(jnp.all(r == 0.0), 0.0, -100.0)
+
+    moved, log_abs, acceptance = sample(log_psi, None, jax.random.key(0), walkers, Moves(5), PROTON)
+    assert moved.age is not None
+    assert moved.age.tolist() == [5, 12, 0, 0]
+    assert moved.age.dtype == jnp.int32
+    np.testing.assert_array_equal(moved.r[:2], r[:2])
+    np.testing.assert_array_equal(log_abs, [0.0, 0.0, -100.0, -100.0])
+    assert acceptance == 0.5
+
+
 def test_moves_scale_with_the_size_of_shells() -> None:
     """At a nucleus 1/Z, far from all of them the distance; in between the nearest one's counts."""
     r = jnp.asarray([[0.0, 0.0, 0.0], [0.0, 0.0, 3.0], [0.0, 1000.0, 0.0], [0.0, -0.5, 0.0]])

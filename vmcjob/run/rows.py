@@ -68,7 +68,8 @@ def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
     """One step's numbers under their names in the store."""
     if not isinstance(info, StepInfo):
         return {"acceptance": getattr(info, "acceptance", info)}
-    row = {"energy": info.energy, "variance": info.variance, "acceptance": info.acceptance}
+    every = "energy", "variance", "acceptance", "max_age"
+    row = {name: getattr(info, name) for name in every}
     if info.update is None or info.trust is None:
         return row
     more = {"width": info.width, "median": info.median, "ess": info.trust.ess}

@@ -13,6 +13,7 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState, Params
 
 WALKERS = "walkers"
+AGES = "ages"
 
 
 @dataclass
@@ -31,7 +32,8 @@ def to_arrays(state: LoopState) -> dict[str, np.ndarray]:
     """
     leaves, _ = tree_flatten_with_path(devices.unreplicate(_without_walkers(state)))
     arrays = {keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-    return arrays | {WALKERS: devices.gather(state.chain.r)}
+    of_walkers = {WALKERS: state.chain.r, AGES: state.chain.age}
+    return arrays | {name: devices.gather(x) for name, x in of_walkers.items() if x is not None}
 
 
 def from_arrays(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
@@ -49,7 +51,10 @@ def from_arrays(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
         _checked(arrays, keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves
     ]
     state = devices.replicate(jax.tree.unflatten(structure, restored))
-    return state._replace(chain=state.chain._replace(r=devices.shard(arrays[WALKERS])))
+    chain = state.chain._replace(r=devices.shard(arrays[WALKERS]), age=like.chain.age)
+    if AGES in arrays:  # checkpoints of earlier releases have none
+        chain = chain._replace(age=devices.shard(arrays[AGES]))
+    return state._replace(chain=chain)
 
 
 def take_over(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
@@ -58,7 +63,7 @@ def take_over(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
     Its walkers are repeated, or some left out, where this run has more or fewer.
     Raises StoreError if its wave function has other parameters, or it has other electrons.
     """
-    template = LoopState(like.params, None, like.chain._replace(r=None))
+    template = _without_walkers(LoopState(like.params, None, like.chain))
     leaves, structure = tree_flatten_with_path(jax.tree.map(lambda leaf: leaf[0], template))
     restored = [
         _checked(arrays, keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves
@@ -69,7 +74,8 @@ def take_over(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
     if r.shape[1:] != like.chain.r.shape[2:]:
         found, wanted = r.shape[1], like.chain.r.shape[2]
         raise StoreError(f"train.start_from: a run of {found} electrons, and this one has {wanted}")
-    chain = state.chain._replace(r=devices.shard(r[np.arange(n_walkers) % len(r)]))
+    r = devices.shard(r[np.arange(n_walkers) % len(r)])
+    chain = state.chain._replace(r=r, age=like.chain.age)
     return like._replace(params=state.params, chain=chain)
 
 
@@ -88,7 +94,7 @@ def params_from(arrays: Mapping[str, np.ndarray], like: Params) -> Params:
 
 def _without_walkers(state: LoopState) -> LoopState:
     # None is a subtree without leaves: only what all devices hold alike remains.
-    return state._replace(chain=state.chain._replace(r=None))
+    return state._replace(chain=state.chain._replace(r=None, age=None))
 
 
 def _checked(arrays: Mapping[str, np.ndarray], name: str, like: np.ndarray) -> np.ndarray:

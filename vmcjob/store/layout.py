@@ -21,6 +21,7 @@ SERIES: Mapping[Phase, Mapping[str, Column]] = {
         "energy": Column("hartree", "mean local energy of the walkers"),
         "variance": Column("hartree^2", "variance of the local energy over the walkers"),
         "acceptance": Column("1", "fraction of accepted moves"),
+        "max_age": Column("1", "moves refused in a row, of the walker with the most"),
         "width": Column("bohr", "standard deviation of a proposed move"),
         "grad_norm": Column("hartree", "norm of the energy gradient"),
         "update_norm": Column("1", "norm of the parameter update"),
@@ -35,6 +36,7 @@ SERIES: Mapping[Phase, Mapping[str, Column]] = {
         "energy": Column("hartree", "mean local energy of the walkers"),
         "variance": Column("hartree^2", "variance of the local energy over the walkers"),
         "acceptance": Column("1", "fraction of accepted moves"),
+        "max_age": Column("1", "moves refused in a row, of the walker with the most"),
         "wall_time": Column("s", "wall time of the run up to this step"),
     },
 }
@@ -46,7 +48,7 @@ UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_t
 OBSERVED = "observe"
 EVERY = "every"  # its attribute: n
 
-# 32 metadata files, 18 series of 7 files, 30 observables of 3, 2 sets of orbitals, the snapshots
+# 32 metadata files, 20 series of 7 files, 30 observables of 3, 2 sets of orbitals, the snapshots
 # and 2 x 16 checkpoint chunks: below 330 for all observables at any length, below 300 for most.
 MAX_SERIES_CHUNKS = 6
 MAX_OBSERVED_CHUNKS = 2

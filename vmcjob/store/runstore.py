@@ -165,10 +165,11 @@ class RunStore:
     def series(self, phase: Phase, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """The committed rows of one series, `step` included; StoreError if some are missing.
 
-        All columns that the store has, for those of before lack some; or some of those that every
-        store has, without `step`.
+        All columns that the store has, for those of before lack some; or, of these, the named ones,
+        without `step`.
         """
-        length = self._n_committed[phase]
+        length, there = self._n_committed[phase], self._arrays.names(phase)
+        names = [name for name in names if name in there]
         for name in names or ALWAYS_FINITE:
             self._arrays.require_rows(f"{phase}/{name}", length)
         if names:

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, ClassVar, Final, Literal, NamedTuple, Protocol, runtime_checkable
 
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from vmcjob.columns import Column
 
@@ -44,6 +44,7 @@ class ChainState(NamedTuple):
 
     r: Float[Array, "walker elec 3"]
     width: Float[Array, ""]  # standard deviation of a move, bohr
+    age: Int[Array, " walker"] | None = None  # moves refused in a row, where they are counted
 
 
 class LoopState(NamedTuple):
@@ -84,6 +85,7 @@ class StepInfo(NamedTuple):
     trust: Trust | None = None  # in the update
     observed: Mapping[str, Array] | None = None  # by column; NaN in steps in which none is due
     told: Mapping[str, Array] | None = None  # by the optimizer's own columns
+    max_age: Int[Array, ""] | None = None  # moves refused in a row, of the walker with the most
 
 
 Metric = Literal["overlap", "euclidean", "curvature"]

@@ -93,6 +93,11 @@ def total(tree: Tree) -> Tree:
     return jax.lax.psum(tree, AXIS)
 
 
+def largest(x: Array) -> Array:
+    """Element by element the largest of all devices; inside pmap."""
+    return jax.lax.pmax(x, AXIS)
+
+
 def index() -> Array:
     """Which of the devices this is, from 0; inside pmap."""
     return jax.lax.axis_index(AXIS)

@@ -233,7 +233,9 @@ def _key(now: Given) -> Array:
 def _report(state: LoopState, e_loc: Array, acceptance: Array, width: Array) -> StepInfo:
     energy, variance = moments(e_loc)
     is_finite = devices.all_finite((energy, variance, state))
-    return StepInfo(energy, variance, acceptance, width, None, is_finite)
+    info = StepInfo(energy, variance, acceptance, width, None, is_finite)
+    age = state.chain.age
+    return info if age is None else info._replace(max_age=devices.largest(jnp.max(age)))
 
 
 class Done(NamedTuple):

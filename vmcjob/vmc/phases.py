@@ -69,7 +69,7 @@ class Calculation:
         params = self.once(self.ansatz.init)(key_params, r[0], self.vmc.nuclei)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
-        chain = ChainState(devices.shard(r), width)
+        chain = ChainState(devices.shard(r), width, devices.shard(np.zeros(len(r), np.int32)))
         average = params if self.vmc.average_from is not None else None
         return LoopState(
             devices.replicate(params), devices.replicate(memory), chain, devices.replicate(average)

@@ -61,7 +61,8 @@ class Drawn(NamedTuple):
     key: Array  # for a jump
 
 
-Carry = tuple[Array, Array, Array]  # positions, log|ψ| there, accepted moves so far
+Carry = tuple[Array, Array, Array, Array | None]
+"""Positions, log|ψ| there, accepted moves so far, ages."""
 Move = tuple[Drawn, Array, Array]  # its chances, its width, its kind
 
 
@@ -87,7 +88,7 @@ def sample(
     batch_jump = jax.vmap(jump_among(nuclei)) if moves.with_jump else None
 
     def move(carry: Carry, how: Move) -> tuple[Carry, None]:
-        r, log_abs, n_accepted = carry
+        r, log_abs, n_accepted, age = carry
         drawn, width, kind = how
         r_new, log_back = _propose(r, width, drawn.xi, batch_scale)
         if batch_jump is not None:
@@ -101,7 +102,9 @@ def sample(
         r = jnp.where(accept[:, None, None], r_new, r)
         log_abs = jnp.where(accept | (kind == _FIRST), log_abs_new, log_abs)
         counted = (kind == _DISPLACEMENT) * jnp.mean(accept, dtype=r.dtype)
-        return (r, log_abs, n_accepted + counted), None
+        if age is not None:
+            age = jnp.where(kind == _FIRST, age, jnp.where(accept, 0, age + 1))
+        return (r, log_abs, n_accepted + counted, age), None
 
     # Before all moves one of no width finds log|ψ| where the walkers are: a program with a single
     # copy of the wave function in it is compiled sooner.
@@ -109,9 +112,10 @@ def sample(
     keys = jnp.concatenate([key[None], jax.random.split(key, len(kinds) - 1)])
     drawn = jax.vmap(partial(_draw, chain.r))(keys)
     how = drawn, (kinds == _DISPLACEMENT) * chain.width, jnp.asarray(kinds)
-    start = chain.r, jnp.zeros(len(chain.r), chain.r.dtype), jnp.zeros((), chain.r.dtype)
-    (r, log_abs, n_accepted), _ = jax.lax.scan(move, start, how)
-    return Sampled(chain._replace(r=r), log_abs, n_accepted / moves.number)
+    unknown, none = jnp.zeros(len(chain.r), chain.r.dtype), jnp.zeros((), chain.r.dtype)
+    start = chain.r, unknown, none, chain.age
+    (r, log_abs, n_accepted, age), _ = jax.lax.scan(move, start, how)
+    return Sampled(chain._replace(r=r, age=age), log_abs, n_accepted / moves.number)
 
 
 def _draw(r: Float[Array, "walker elec 3"], key: Array) -> Drawn:

@@ -20,7 +20,7 @@ def effective_sample_size(log_ratio: Float[Array, " walker"]) -> Float[Array, ""
 
     The part of the walkers that a mean over |ψ_new|² could still be taken from (Kish 1965).
     """
-    largest = jax.lax.pmax(jnp.max(log_ratio), devices.AXIS)
+    largest = devices.largest(jnp.max(log_ratio))
     weight = jnp.exp(2.0 * (log_ratio - largest))
     return devices.mean(jnp.mean(weight)) ** 2 / devices.mean(jnp.mean(weight**2))
 
