@@ -81,11 +81,11 @@ def work(calculation: Calculation, spec: JobSpec) -> Work:
 def said(calculation: Calculation, n_own: int, n_devices: int) -> list[Collective]:
     """In a training step, by devices with so many walkers each."""
     state = calculation.initial_state()
-    r, age = (
-        jax.ShapeDtypeStruct((1, n_own, *x.shape[2:]), x.dtype)
-        for x in (state.chain.r, state.chain.age)
+    many = jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct((1, n_own, *x.shape[2:]), x.dtype),
+        {"r": state.chain.r, "age": state.chain.age},
     )
-    state = state._replace(chain=state.chain._replace(r=r, age=age))
+    state = state._replace(chain=state.chain._replace(**many))
     with patch.object(devices, "pmap", lambda fn, donate_argnums=(): Tracing(fn, n_devices)):
         found: Any = calculation.step_of(Phase.TRAIN)(state, jnp.asarray(0))[0]
     return found
