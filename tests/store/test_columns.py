@@ -1,11 +1,13 @@
 """A store says itself what it holds: columns of any shape, of any release."""
 
+import shutil
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from vmcjob.columns import Axis, Column
+from vmcjob.errors import StoreError
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore, extend
 from vmcjob.store.layout import SERIES
 
@@ -129,3 +131,16 @@ def test_rows_that_a_store_waits_for_must_come(tmp_path: Path) -> None:
     del rows["energy"]
     with pytest.raises(ValueError, match="evaluate rows lack \\['energy'\\]"):
         store.commit(Commit(checkpoint=Checkpoint("evaluate", 4, {}), evaluate=rows))
+
+
+def test_a_column_that_a_store_of_before_lacks_is_left_out(tmp_path: Path) -> None:
+    """Of those that are asked for; what every store has may not be missing."""
+    filled(tmp_path / "run.zarr")
+    shutil.rmtree(tmp_path / "run.zarr" / "evaluate" / "max_age")
+    store = RunStore.open(tmp_path / "run.zarr")
+    assert store.series("evaluate", ("energy", "max_age")).keys() == {"energy"}
+    assert store.series("evaluate", ("max_age",)) == {}
+    assert store.series("train", ("max_age",)).keys() == {"max_age"}
+    shutil.rmtree(tmp_path / "run.zarr" / "evaluate" / "variance")
+    with pytest.raises(StoreError, match="variance"):
+        RunStore.open(tmp_path / "run.zarr").series("evaluate", ("energy", "variance"))

@@ -169,11 +169,11 @@ class RunStore:
         without `step`.
         """
         length, there = self._n_committed[phase], self._arrays.names(phase)
-        names = [name for name in names if name in there]
-        for name in names or ALWAYS_FINITE:
+        wanted = [name for name in names if name in there]
+        for name in wanted if names else ALWAYS_FINITE:
             self._arrays.require_rows(f"{phase}/{name}", length)
         if names:
-            return {name: self._arrays.read(f"{phase}/{name}", length) for name in names}
+            return {name: self._arrays.read(f"{phase}/{name}", length) for name in wanted}
         return self._arrays.read_group(phase, length)
 
     def columns(self, group: str) -> dict[str, Column]:
