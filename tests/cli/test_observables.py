@@ -11,6 +11,7 @@ from tests.runs import make_run
 from vmcjob.columns import Axis, Column
 from vmcjob.observables import columns_of
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+from vmcjob.store.layout import SERIES
 
 N_STEPS = 400
 STRANGER = Column("bohr", "what a plugin measured", (Axis("xyz", 3),))
@@ -42,7 +43,7 @@ def measured(shell: Shell) -> Shell:
         store.commit(
             Commit(
                 checkpoint=Checkpoint("evaluate", N_STEPS, {}),
-                evaluate=energies | {"acceptance": ones, "wall_time": ones},
+                evaluate=dict.fromkeys(SERIES["evaluate"], ones) | energies,
                 observed={
                     name: EXACT.get(name, LEVELS.get(name, 0.0))
                     + 0.1 * (name not in EXACT) * rng.normal(size=(N_STEPS // 2, *column.shape))

@@ -40,8 +40,8 @@ def make_finished(
     noise = np.random.default_rng(seed).normal(size=N_STEPS)
     energies = energy + ERROR * N_STEPS**0.5 * noise
     ones = np.ones(N_STEPS)
-    columns = {"energy": energies, "variance": VARIANCE * ones}
-    columns |= {"acceptance": ones, "wall_time": ones}
+    columns = dict.fromkeys(SERIES["evaluate"], ones)
+    columns |= {"energy": energies, "variance": VARIANCE * ones}
     training = dict.fromkeys(SERIES["train"], np.ones(N_TRAIN)) | {"energy": energies[:N_TRAIN]}
     checkpoint = Checkpoint("evaluate", N_STEPS, {})
     store.commit(Commit(train=training, evaluate=columns, checkpoint=checkpoint))

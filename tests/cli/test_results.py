@@ -12,6 +12,7 @@ from tests.runs import make_run
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, list_runs
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.store import Checkpoint, Commit, HartreeFockRecord, Layout, RunStore
+from vmcjob.store.layout import SERIES
 
 N_STEPS = 400
 PROMISED = {"name", "runs", "n_steps", "energy", "error", "variance", "tau", "n_eff"}
@@ -44,8 +45,8 @@ def evaluate(
     )
     energies = -1.17 + noise * np.random.default_rng(seed).normal(size=n_done)
     ones = np.ones(n_done)
-    columns = {"energy": energies, "variance": 0.04 * ones}
-    columns |= {"acceptance": ones, "wall_time": ones}
+    columns = dict.fromkeys(SERIES["evaluate"], ones)
+    columns |= {"energy": energies, "variance": 0.04 * ones}
     store.commit(Commit(evaluate=columns, checkpoint=Checkpoint("evaluate", n_done, {})))
 
 
