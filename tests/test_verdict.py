@@ -108,11 +108,12 @@ def test_walkers_that_hardly_move_are_told(sigma: float, is_stuck: bool) -> None
 
 @pytest.mark.parametrize(
     ("age", "said"),
-    [(1000.0, ()), (1234.0, ("one of its walkers refused 1234 moves in a row",)), (np.nan, ())],
+    [(1000.0, ()), (1234.0, ("one of its walkers refused 1234 moves in a row",))],
 )
 def test_a_walker_that_does_not_leave_is_told(age: float, said: tuple[str, ...]) -> None:
     """Its energy counts in every step, however many there are."""
     ages = np.full(N, 12.0)
+    ages[0] = np.nan  # of a release that did not count
     ages[N // 2] = age
     assert judge(TRAINED, series(noise(LEVEL)) | {"max_age": ages}) == said
 

@@ -90,8 +90,8 @@ def _stuck(evaluate: Series, n_walkers: int | None) -> Iterator[str]:
 
 
 def _old(evaluate: Series) -> Iterator[str]:
-    """A walker that does not leave its place; stores of earlier releases do not tell."""
-    age = np.max(evaluate.get("max_age", np.nan), initial=0.0)
+    """A walker that does not leave its place; steps of earlier releases do not tell."""
+    age = np.fmax.reduce(evaluate.get("max_age", np.zeros(1)), initial=0.0)
     if age > MAX_AGE:
         yield f"one of its walkers refused {age:.0f} moves in a row"
 
