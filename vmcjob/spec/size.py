@@ -21,8 +21,8 @@ SLOTS: Final = 2
 """Checkpoints that a store keeps."""
 ROW_BYTES: Final = 8
 """Of one number of a series, or of its step."""
-TRAIN_COLUMNS: Final = 13
-EVALUATE_COLUMNS: Final = 5
+TRAIN_COLUMNS: Final = 14
+EVALUATE_COLUMNS: Final = 6
 """Of every store, with the steps themselves; tests hold these and the next against the store's."""
 MORE_COLUMNS: Final[Mapping[str, int]] = {"sr": 1, "minsr": 4, "spring": 4, "kfac": 1}
 """Of training, by the kind of its optimizer."""

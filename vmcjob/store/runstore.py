@@ -165,8 +165,7 @@ class RunStore:
     def series(self, phase: Phase, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """The committed rows of one series, `step` included; StoreError if some are missing.
 
-        All columns that the store has, for those of before lack some; or, of these, the named ones,
-        without `step`.
+        All columns that the store has, for those of before lack some; or those named that it has.
         """
         length, there = self._n_committed[phase], self._arrays.names(phase)
         wanted = [name for name in names if name in there]

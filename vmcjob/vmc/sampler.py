@@ -102,9 +102,7 @@ def sample(
         r = jnp.where(accept[:, None, None], r_new, r)
         log_abs = jnp.where(accept | (kind == _FIRST), log_abs_new, log_abs)
         counted = (kind == _DISPLACEMENT) * jnp.mean(accept, dtype=r.dtype)
-        if age is not None:
-            age = jnp.where(kind == _FIRST, age, jnp.where(accept, 0, age + 1))
-        return (r, log_abs, n_accepted + counted, age), None
+        return (r, log_abs, n_accepted + counted, _aged(age, kind, accept)), None
 
     # Before all moves one of no width finds log|ψ| where the walkers are: a program with a single
     # copy of the wave function in it is compiled sooner.
@@ -128,6 +126,11 @@ def _draw(r: Float[Array, "walker elec 3"], key: Array) -> Drawn:
     xi = fwdlap.kept(jax.random.normal(key_move, (r.size,), r.dtype))
     threshold = jnp.log(jax.random.uniform(key_accept, (len(r),), r.dtype))
     return Drawn(xi.reshape(r.shape), threshold, key_move)
+
+
+def _aged(age: Array | None, kind: Array, accept: Array) -> Array | None:
+    """Ages after a move, if they are counted."""
+    return None if age is None else jnp.where(kind == _FIRST, age, jnp.where(accept, 0, age + 1))
 
 
 def _propose(
