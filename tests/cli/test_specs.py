@@ -60,7 +60,7 @@ def test_a_valid_spec_is_called_valid(shell):
     title, line = done.stdout.splitlines()
     assert title.split() == ["spec", "verdict", "plan", "parameters", "memory", "store"]
     assert line.split() == [
-        *("h.toml", "valid", "2", "runs", "2934", "6.75", "MiB", "345", "KiB"),
+        *("h.toml", "valid", "2", "runs", "2934", "6.75", "MiB", "360", "KiB"),
     ]
     assert done.stderr == ""
 
