@@ -193,3 +193,24 @@ def test_a_sum_over_nuclei_is_compiled_by_xla_itself() -> None:
         seen.append(int(done.stdout))
     assert seen[0] == 0
     assert seen[1] > 0
+
+
+@pytest.mark.parametrize("length", [4, 2**12])
+def test_what_is_kept_in_a_loop_is_compiled_however_short_it_is(length: int) -> None:
+    """XLA would make one kernel of such a loop, and knows no barriers there."""
+    program = (
+        "from vmcjob.run.startup import import_jax; import_jax()\n"
+        "import jax, jax.numpy as jnp\n"
+        "from vmcjob import fwdlap\n"
+        "turn = lambda x, _: (jnp.roll(fwdlap.kept(jnp.tanh(x)), 1), None)\n"
+        "many = jax.jit(lambda x: jax.lax.scan(turn, x, length=5)[0])\n"
+        f"x = jnp.linspace(0.0, 1.0, {length})\n"
+        "expected = x\n"
+        "for _ in range(5): expected, _ = turn(expected, None)\n"
+        "print(float(jnp.max(jnp.abs(many(x) - expected))))"
+    )
+    inherited = {name: value for name, value in os.environ.items() if name not in OURS}
+    command = [sys.executable, "-c", program]
+    environment = inherited | {"JAX_PLATFORMS": "cpu"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=120)
+    assert float(done.stdout) < 1e-6  # a few roundings

@@ -47,9 +47,11 @@ is summed: over a few nuclei or electrons, these take up to half of a pass of lo
 PLAIN_LOOPS: Final = Flag("--xla_cpu_use_fusion_emitters", "false", (0, 9), (0, 11, 1))
 """How XLA writes loops for a CPU. By default they come of a longer way through a compiler, which
 takes twice the time for a training step, and steps are not faster for it."""
-BARRIERS: Final = Flag("--xla_disable_hlo_passes", "cse_barrier_expander", (0, 9), (0, 13))
-"""What `fwdlap.kept` asks for: the pass of that name takes barriers out before loops are put
-together."""
+BARRIERS: Final = Flag(
+    "--xla_disable_hlo_passes", "cse_barrier_expander,small-while-loop-hoisting", (0, 9), (0, 13)
+)
+"""What `fwdlap.kept` asks for. The first pass takes barriers out before loops are put together; the
+second makes one kernel of a small `while`, and fails where there is a barrier in it."""
 SHORT_CODE: Final = Flag(
     "--xla_backend_extra_options", "-unroll-threshold=50,-disable-lsr", (0, 9), (0, 13)
 )

@@ -11,6 +11,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
+from vmcjob import fwdlap
 from vmcjob.vmc.contracts import ChainState, LogPsi, Nuclei, Params
 
 # Robbins–Monro gain: a step that accepts 10 % too many moves widens them by 5 %.
@@ -118,11 +119,11 @@ def sample(
 def _draw(r: Float[Array, "walker elec 3"], key: Array) -> Drawn:
     """For a move of walkers like r.
 
-    All moves' at once, and in one row each: in their loop, with a last axis of three places, this
-    took a quarter of the sampling of a small network.
+    All moves' at once, and in one row each: a last axis of three places is too short for vectors.
+    In the moves' loop, this took a quarter of the sampling of a small network.
     """
     key_move, key_accept = jax.random.split(key)
-    xi = jax.random.normal(key_move, (r.size,), r.dtype)  # a row of 3 is too short for vectors
+    xi = fwdlap.kept(jax.random.normal(key_move, (r.size,), r.dtype))
     threshold = jnp.log(jax.random.uniform(key_accept, (len(r),), r.dtype))
     return Drawn(xi.reshape(r.shape), threshold, key_move)
 
