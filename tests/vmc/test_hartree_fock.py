@@ -4,15 +4,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from pyscf import gto
 
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
+from vmcjob.vmc.basis import make_basis
 from vmcjob.vmc.hartree_fock import (
     Coefficients,
     HartreeFock,
     HartreeFockError,
-    make_basis,
     make_orbitals,
+    molecule_of,
     solve,
 )
 from vmcjob.vmc.system import System, nuclei_of
@@ -31,11 +31,9 @@ def orbitals_at(system: System, solution: HartreeFock, is_full: bool, r: jax.Arr
 @pytest.mark.parametrize("basis", ["sto-3g", "6-31g", "cc-pvdz", "cc-pvqz"])
 def test_basis_functions_equal_those_of_pyscf(basis) -> None:
     """Up to g functions: catches an order, a norm or a contraction that is not pyscf's."""
-    molecule = gto.M(
-        atom=[(3, FLUORIDE.nuclei[0]), (9, FLUORIDE.nuclei[1])], unit="Bohr", basis=basis, verbose=0
-    )
+    molecule = molecule_of(FLUORIDE, basis)
     r = np.random.default_rng(0).normal(scale=1.5, size=(12, 3))
-    found = jax.jit(make_basis(FLUORIDE, basis))(r, nuclei_of(FLUORIDE))
+    found = jax.jit(make_basis(molecule))(r, nuclei_of(FLUORIDE))
     np.testing.assert_allclose(found, molecule.eval_gto("GTOval_sph", r), atol=1e-13)
 
 

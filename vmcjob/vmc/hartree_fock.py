@@ -13,6 +13,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
+from vmcjob.vmc.basis import make_basis
 from vmcjob.vmc.casscf import ActiveSpace, expand
 from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.stability import Solver, broken_symmetry, descended
@@ -66,7 +67,7 @@ def solve(
     scf.hf.MUTE_CHKFILE = True  # each solver would open a temporary file, and leave it open
     if basis.startswith("def2") and max(system.charges) >= FIRST_WITH_POTENTIAL:
         raise HartreeFockError(f"basis {basis} has no functions for the cores of heavy atoms")
-    molecule = _molecule(system, basis)
+    molecule = molecule_of(system, basis)
     _require_functions(molecule.nao, basis, system, space)
     open_shell = "rohf" if space else "uhf"
     usual = "rhf" if system.n_up == system.n_down else open_shell
@@ -140,7 +141,7 @@ def populations(system: System, solution: HartreeFock) -> Float[np.ndarray, "2 n
     """How many electrons of either spin are at each nucleus, by Mulliken; of several determinants,
     in the first.
     """
-    molecule = _molecule(system, solution.basis)
+    molecule = molecule_of(system, solution.basis)
     overlap = molecule.intor("int1e_ovlp")
     slices = molecule.aoslice_by_atom()[:, 2:]
     counts = []
@@ -153,7 +154,7 @@ def populations(system: System, solution: HartreeFock) -> Float[np.ndarray, "2 n
     return np.array(counts)
 
 
-def _molecule(system: System, basis: str) -> "Mole":
+def molecule_of(system: System, basis: str) -> "Mole":
     """The system as pyscf has it."""
     from pyscf import gto
     from pyscf.lib.exceptions import BasisNotFoundError
@@ -174,75 +175,6 @@ def _molecule(system: System, basis: str) -> "Mole":
             )
     except BasisNotFoundError as error:
         raise HartreeFockError(f"no basis {basis} for one of the elements: {error}") from None
-
-
-class Shell(NamedTuple):
-    """The 2l + 1 basis functions around one nucleus that share a contraction of Gaussians."""
-
-    nucleus: int
-    angular_momentum: int
-    exponents: np.ndarray
-    coefficients: np.ndarray  # those of the primitives' norms included
-
-
-def _shells(molecule: "Mole") -> Iterator[Shell]:
-    """All shells in the order of pyscf's basis functions."""
-    for i in range(molecule.nbas):
-        norms = [_norm(molecule.bas_angular(i), a) for a in molecule.bas_exp(i)]
-        for column in molecule.bas_ctr_coeff(i).T:
-            angular_momentum = molecule.bas_angular(i)
-            yield Shell(molecule.bas_atom(i), angular_momentum, molecule.bas_exp(i), column * norms)
-
-
-def _norm(angular_momentum: int, exponent: float) -> float:
-    """Of the radial part r^l exp(−a r²)."""
-    from pyscf import gto
-
-    return float(gto.gto_norm(angular_momentum, exponent))
-
-
-def make_basis(system: System, name: str) -> Callable[[Array, Nuclei], Array]:
-    """``(r, nuclei) -> the basis functions at every electron``, in the order of pyscf's.
-
-    Contracted Gaussians times real solid harmonics, in bohr^(−3/2).
-    """
-    from pyscf.gto import cart2sph
-
-    shells = list(_shells(_molecule(system, name)))
-    exponents = np.concatenate([shell.exponents for shell in shells])
-    primitive_nucleus = np.repeat([s.nucleus for s in shells], [len(s.exponents) for s in shells])
-    contraction = np.zeros((len(exponents), len(shells)))
-    first = 0
-    for column, shell in enumerate(shells):
-        contraction[first : first + len(shell.exponents), column] = shell.coefficients
-        first += len(shell.exponents)
-    momenta = np.array([shell.angular_momentum for shell in shells])
-    shell_nucleus = np.array([shell.nucleus for shell in shells])
-    offsets = np.concatenate([[0], np.cumsum(2 * momenta + 1)])
-    spherical = {degree: np.asarray(cart2sph(degree)) for degree in sorted(set(momenta.tolist()))}
-
-    def basis(r: Array, nuclei: Nuclei) -> Array:
-        away = r[:, None] - nuclei.positions
-        distance2 = jnp.sum(away**2, axis=-1)
-        gaussians = jnp.exp(-jnp.asarray(exponents, r.dtype) * distance2[:, primitive_nucleus])
-        radial = gaussians @ jnp.asarray(contraction, r.dtype)
-        functions = jnp.zeros((r.shape[0], offsets[-1]), r.dtype)
-        for degree, to_spherical in spherical.items():
-            which = np.flatnonzero(momenta == degree)
-            solid = _monomials(away, degree) @ jnp.asarray(to_spherical, r.dtype)
-            values = radial[:, which, None] * solid[:, shell_nucleus[which]]
-            where = (offsets[which][:, None] + np.arange(2 * degree + 1)).ravel()
-            functions = functions.at[:, where].set(values.reshape(r.shape[0], -1))
-        return functions
-
-    return basis
-
-
-def _monomials(x: Array, degree: int) -> Array:
-    """All x^i y^j z^k of one degree, i falling first, behind the axes of x."""
-    down = range(degree, -1, -1)
-    powers = [(i, j, degree - i - j) for i in down for j in down if i + j <= degree]
-    return jnp.stack([jnp.prod(x ** np.array(power), axis=-1) for power in powers], axis=-1)
 
 
 class Coefficients(NamedTuple):
@@ -276,7 +208,7 @@ def make_orbitals(system: System, basis_name: str, full_determinants: bool) -> O
 
     Full determinants are zero where an electron meets orbitals of the other spin.
     """
-    basis = make_basis(system, basis_name)
+    basis = make_basis(molecule_of(system, basis_name))
     n_up = system.n_up
 
     def orbitals(r: Array, nuclei: Nuclei, coefficients: Coefficients) -> Stacks:
