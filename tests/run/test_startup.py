@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from vmcjob.fwdlap import linalg
+from vmcjob.fwdlap import elimination
 from vmcjob.run import startup
 from vmcjob.run.startup import FOR_CPUS, MANY_THREADS, ONLY_PRODUCTS, PLAIN_LOOPS, XLA_FLAGS
 from vmcjob.spec import parse_spec
@@ -44,9 +44,9 @@ def test_xla_has_more_threads_than_batches_that_wait_for_them() -> None:
 @pytest.mark.parametrize(
     ("atom", "full", "optimizer", "is_small"),
     [
-        ("O", "true", "spring", True),  # 8 electrons
-        ("F", "true", "spring", False),
-        ("F", "false", "spring", True),  # 5 of spin up
+        ("S", "true", "spring", True),  # 16 electrons
+        ("Cl", "true", "spring", False),
+        ("Cl", "false", "spring", True),  # 9 of spin up
         ("Be", "true", "kfac", False),
     ],
 )
@@ -54,7 +54,7 @@ def test_as_many_threads_as_processors_are_enough_without_such_batches(
     monkeypatch, atom: str, full: str, optimizer: str, is_small: bool
 ) -> None:
     """Matrices that are small enough are eliminated by a program of ours."""
-    assert startup.MAX_ELIMINATED == linalg.MAX_ELIMINATED
+    assert startup.MAX_ELIMINATED == elimination.MAX_ELIMINATED
     text = (
         f'name = "atom"\n[system]\natoms = [["{atom}", 0.0, 0.0, 0.0]]\n'
         f'[ansatz]\nfull_determinants = {full}\n[optimizer]\nkind = "{optimizer}"\n'

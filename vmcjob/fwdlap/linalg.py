@@ -9,6 +9,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Float
 
+from vmcjob.fwdlap.elimination import eliminated_factors, is_eliminated
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, open_jaxpr
 from vmcjob.fwdlap.kept import kept
@@ -19,12 +20,8 @@ HIGHEST = lax.Precision.HIGHEST
 # Matrices up to this size are multiplied element by element.
 MAX_WRITTEN_OUT = 5
 
-MAX_ELIMINATED = 8
-"""Rows of matrices that are eliminated side by side on CPUs. LAPACK takes them one after the other,
-with more ado than arithmetic; with more rows, compiling takes too long."""
-
 ELIMINATION = "eliminated_slogdet"
-"""The function of `determinant` that is a slogdet too."""
+"""The function of `elimination` that is a slogdet too."""
 
 
 def is_slogdet(eqn: Any) -> bool:
@@ -84,41 +81,16 @@ def inverse_factors(
 ) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
     """L⁻¹ P and U⁻¹ of P A = L U, whose product in the other order is A⁻¹.
 
-    Made of matrix products only: on XLA:CPU two independent batches of LAPACK's triangular solves
-    can take all threads of the pool, each waiting for a free one, for ever.
+    With many rows, made of matrix products only: on XLA:CPU two independent batches of LAPACK's
+    triangular solves can take all threads of the pool, each waiting for a free one, for ever.
     """
-    if a.shape[-1] <= MAX_ELIMINATED and jax.default_backend() == "cpu":
-        left, whole = _eliminated(a)
-    else:
-        whole, _, order = lax.linalg.lu(a)
-        rows = (order[..., None] == jnp.arange(a.shape[-1])).astype(a.dtype)
-        lower = jnp.tril(whole, -1) + jnp.eye(a.shape[-1], dtype=a.dtype)
-        left = product(_lower_inverse(lower), rows)
+    if is_eliminated(a):
+        return eliminated_factors(a)
+    whole, _, order = lax.linalg.lu(a)
+    rows = (order[..., None] == jnp.arange(a.shape[-1])).astype(a.dtype)
+    lower = jnp.tril(whole, -1) + jnp.eye(a.shape[-1], dtype=a.dtype)
     upper = jnp.swapaxes(jnp.triu(whole), -1, -2)
-    return left, jnp.swapaxes(_lower_inverse(upper), -1, -2)
-
-
-def _eliminated(
-    a: Float[Array, "*batch n n"],
-) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
-    """L⁻¹ P and, on and above its diagonal, U: what Gauss's elimination makes of [1 A].
-
-    Row by row of all matrices at once. In each column the largest element is brought up.
-    """
-    n = a.shape[-1]
-    eye = jnp.broadcast_to(jnp.eye(n, dtype=a.dtype), a.shape)
-    rows = [jnp.concatenate([eye[..., i, :], a[..., i, :]], axis=-1) for i in range(n)]
-    for k in range(n - 1):
-        for i in range(k + 1, n):
-            is_larger = jnp.abs(rows[i][..., n + k]) > jnp.abs(rows[k][..., n + k])
-            pair = rows[i], rows[k]
-            rows[k], rows[i] = (jnp.where(is_larger[..., None], *two) for two in (pair, pair[::-1]))
-        pivot = rows[k][..., n + k, None]
-        scaled = rows[k] / jnp.where(pivot == 0.0, 1.0, pivot)
-        rows[k + 1 :] = [row - row[..., n + k, None] * scaled for row in rows[k + 1 :]]
-        rows = kept(rows)
-    done = jnp.stack(rows, axis=-2)
-    return done[..., :n], done[..., n:]
+    return product(_lower_inverse(lower), rows), jnp.swapaxes(_lower_inverse(upper), -1, -2)
 
 
 def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n n"]:

@@ -15,7 +15,7 @@ MANY_THREADS = 16
 in a thread of the pool, for others of the pool to do their parts: where as many batches run at once
 as there are threads, all wait for ever. On two processors a run hung in two batches that did not
 depend on each other. More threads than processors cost up to a third of a step's time."""
-MAX_ELIMINATED = 8  # as in `fwdlap.linalg`: rows of matrices that are not LAPACK's
+MAX_ELIMINATED = 16  # as in `fwdlap.elimination`: rows of matrices that are not LAPACK's
 
 KEPT: Final = ((-4, 0), (-1, 2**31 - 1))
 """Options of glibc's mallopt, as in its malloc.h: M_MMAP_MAX, pieces apart from the heap, and
