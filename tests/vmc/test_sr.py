@@ -3,7 +3,8 @@
 import os
 import subprocess
 import sys
-from functools import partial
+from collections.abc import Callable
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,6 +31,7 @@ from vmcjob.vmc.system import System, initial_positions
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
 NET = small_ferminet(HELIUM, determinants=1)
+INIT = jax.jit(NET.init)
 LOG_PSI = NET.log_psi
 LOG_PSI_OF_ALL = jax.jit(jax.vmap(LOG_PSI, (None, 0)))
 LOCAL_ENERGY = make_local_energy(LOG_PSI, HELIUM)
@@ -71,7 +73,7 @@ def random_inputs(n_walkers: int = 64) -> Inputs:
     """Fresh parameters, walkers and energies from nowhere: the linear algebra does not mind."""
     r = jax.random.normal(jax.random.key(1), (n_walkers, 2, 3))
     e_loc = jax.random.normal(jax.random.key(2), (n_walkers,))
-    theta, _ = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), r[0]))
+    theta, _ = ravel_pytree(INIT(jax.random.key(0), r[0]))
     return Inputs(np.asarray(theta), np.asarray(r), np.asarray(e_loc))
 
 
@@ -80,7 +82,7 @@ def trained_inputs() -> Inputs:
     optimizer = make_sr(cg_iterations=10, norm_constraint=1e-2)
     vmc = make_vmc(LOG_PSI, LOCAL_ENERGY, optimizer, seed=0, moves=Moves(10), target_acceptance=0.5)
     r = initial_positions(HELIUM, jax.random.key(1), 128)
-    params = jax.jit(NET.init)(jax.random.key(0), r[0])
+    params = INIT(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))
     state = LoopState(*devices.replicate((params, optimizer.init(params))), chain)
     for done in iterate(vmc.train_step(), state, 0, 30):
@@ -90,6 +92,12 @@ def trained_inputs() -> Inputs:
     return Inputs(np.asarray(ravel_pytree(params)[0]), r, np.asarray(e_loc))
 
 
+@cache
+def program(optimizer: Updating) -> Callable[..., Any]:
+    """An update on all devices, compiled once for all tests of an optimizer."""
+    return devices.pmap(lambda given, step: optimizer.update(*given, step=step))
+
+
 def update(
     optimizer: Updating,
     inputs: Inputs,
@@ -97,7 +105,7 @@ def update(
     remembered: float = 0.0,
 ) -> Update:
     """One update on all devices of this process, after one of `remembered` in each direction."""
-    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(INIT(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params = unravel(jnp.asarray(inputs.theta))
     memory = jax.tree.map(lambda leaf: leaf + remembered, optimizer.init(params))
     sliced = (
@@ -105,8 +113,7 @@ def update(
         devices.shard(inputs.r),
         devices.shard(inputs.e_loc),
     )
-    mapped = devices.pmap(lambda given, step: optimizer.update(*given, step=step))
-    new, state, info, *_ = devices.unreplicate(mapped(sliced, jnp.asarray(step)))
+    new, state, info, *_ = devices.unreplicate(program(optimizer)(sliced, jnp.asarray(step)))
     # The change itself: parameters after minus before would round it away in float32.
     delta = -info.learning_rate * state.direction
     np.testing.assert_allclose(ravel_pytree(new)[0], inputs.theta + delta, rtol=1e-6, atol=1e-6)
@@ -129,7 +136,7 @@ def update(
 def test_an_update_solves_the_damped_linear_system(form, n_walkers) -> None:
     """All forms equal explicit scores and a direct solve, with few and with many walkers."""
     inputs = random_inputs(n_walkers)
-    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(INIT(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params = unravel(jnp.asarray(inputs.theta))
     r, e_loc = jnp.asarray(inputs.r), jnp.asarray(inputs.e_loc)
     expected = -0.1 * natural_gradient(LOG_PSI, params, r, e_loc, damping=1e-2)
@@ -154,7 +161,7 @@ def test_the_norm_constraint_limits_the_change_of_the_wave_function(form) -> Non
     To first order it is δθᵀ S δθ; at 1e-8 the second order is 1e-4 of it.
     """
     inputs = random_inputs()
-    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(INIT(jax.random.key(0), jnp.asarray(inputs.r[0])))
     delta = update(make_sr(form, norm_constraint=1e-8), inputs).delta
     before, after = (
         LOG_PSI_OF_ALL(unravel(jnp.asarray(theta)), jnp.asarray(inputs.r))
@@ -188,7 +195,7 @@ def test_what_a_zero_gradient_leaves_of_a_direction_does_no_harm(form, remembere
 def test_spring_minimizes_the_energy_residual_and_the_distance_to_what_it_remembers() -> None:
     """d = argmin ‖O d − ε‖² + λ ‖d − μ d₀‖² (arXiv:2401.10190, eq. 28), solved by least squares."""
     inputs, kept = random_inputs(), 0.9 * 0.01
-    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(INIT(jax.random.key(0), jnp.asarray(inputs.r[0])))
     gradient = jax.grad(lambda theta, r: LOG_PSI(unravel(theta), r))
     scores = np.asarray(jax.jit(jax.vmap(gradient, (None, 0)))(inputs.theta, inputs.r))
     rows = (scores - scores.mean(0)) / np.sqrt(len(scores))
@@ -214,7 +221,7 @@ def test_the_norm_constraint_of_spring_limits_the_update_itself() -> None:
 def test_scores_by_the_chunk_are_the_scores(n_walkers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the chunks do not divide the walkers; a batch of another size rounds otherwise."""
     inputs = random_inputs()
-    _, unravel = ravel_pytree(jax.jit(NET.init)(jax.random.key(0), jnp.asarray(inputs.r[0])))
+    _, unravel = ravel_pytree(INIT(jax.random.key(0), jnp.asarray(inputs.r[0])))
     params, r = unravel(jnp.asarray(inputs.theta)), jnp.asarray(inputs.r[:n_walkers])
     centred = jax.jit(jax.vmap(partial(centred_columns, scale=0.5), axis_name=devices.AXIS))
     whole = jax.jit(partial(score_matrix, LOG_PSI))(params, r)
@@ -241,7 +248,7 @@ def test_there_are_no_two_copies_of_the_scores(monkeypatch: pytest.MonkeyPatch) 
         return proposal.direction, proposal.square, proposal.gradient
 
     r = jnp.zeros((n_walkers, 2, 3))
-    params = jax.jit(NET.init)(jax.random.key(0), r[0])
+    params = INIT(jax.random.key(0), r[0])
     of_walker = jnp.zeros(n_walkers)
     batch = Batch(r, of_walker, of_walker, of_walker, jnp.zeros((), jnp.int32))
     given = jax.tree.map(lambda x: x[None], (params, spring.init(params), batch))
