@@ -8,6 +8,7 @@ from jax import lax
 from jaxtyping import Int
 
 from vmcjob.fwdlap.interpreter import bind, rule_for
+from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Block, Value, blocks_of, laplacian_of, make_node, primal_of, total
 from vmcjob.fwdlap.sparsity import (
     MAX_PAIRS,
@@ -42,6 +43,10 @@ class Contraction:
         taken = (*self.contract[side], *self.batch[side])
         return [axis for axis in range(len(self.shapes[side])) if axis not in taken]
 
+    def ready(self, block: Block) -> Block:
+        """The block, computed before it is copied for a product for each of a batch."""
+        return block._replace(data=kept(block.data)) if self.batch[0] else block
+
     def push(self, block: Block, other: Any, side: int) -> Block:
         """The block contracted with the other operand's primal."""
         contract, batch = self.contract[side], self.batch[side]
@@ -54,30 +59,36 @@ class Contraction:
             for axis in range(len(shape))
         ]
         data = jnp.broadcast_to(block.data, (len(block.data), *lengths))
-        kept = [i for i, axis in enumerate(contract) if axis not in varying]
+        summed = [i for i, axis in enumerate(contract) if axis not in varying]
         moved = [contract.index(axis) for axis in varying]
         own = (
-            tuple(contract[i] + 1 for i in kept),
+            tuple(contract[i] + 1 for i in summed),
             (*[contract[i] + 1 for i in moved], *[axis + 1 for axis in batch]),
         )
         others = (
-            tuple(other_contract[i] for i in kept),
+            tuple(other_contract[i] for i in summed),
             (*[other_contract[i] for i in moved], *other_batch),
         )
-        # A product for each of a batch is fastest with its longest axis, the directions, last.
-        n_front, n_other = len(varying) + len(batch), len(self.free(1 - side))
-        data_first = side == 0 and n_front == 0
+        # XLA copies factors to [..., m, k] and [..., k, n]: row by row where the last axis stays
+        # the last, number by number elsewhere.
+        data_first = data.ndim - 1 in own[0]
         operands = (data, other) if data_first else (other, data)
         pair = (own, others) if data_first else (others, own)
         numbers = ((pair[0][0], pair[1][0]), (pair[0][1], pair[1][1]))
         out = lax.dot_general(*operands, numbers, **self.options)
-        slot = n_front if data_first else n_front + n_other
-        if side == 0 and not data_first:
-            out = jnp.moveaxis(out, range(n_front, slot), range(-n_other, 0))
-            slot = n_front
-        out = jnp.moveaxis(out, slot, len(varying))
+        out = self._in_order(out, side, data_first, len(varying))
         out = out.reshape(-1, *out.shape[len(varying) + 1 :])
         return Block(out, self._index(block.table, shape, varying, side))
+
+    def _in_order(self, out: Any, side: int, data_first: bool, n_varying: int) -> Any:
+        """A product of `push` with its axes as (varying, slots, batch, left free, right free)."""
+        n_front = n_varying + len(self.batch[side])
+        n_first = 1 + len(self.free(side)) if data_first else len(self.free(1 - side))
+        axes = [*range(out.ndim)]
+        front, first, second = axes[:n_front], axes[n_front:][:n_first], axes[n_front:][n_first:]
+        (slot, *own), foreign = (first, second) if data_first else (second, first)
+        free = (*own, *foreign) if side == 0 else (*foreign, *own)
+        return out.transpose(*front[:n_varying], slot, *front[n_varying:], *free)
 
     def _without_window(self, block: Block, other: Any, side: int) -> tuple[Block, Any, Axes]:
         """The block, the other operand and the block's shape; in a sum, only the window's part."""
@@ -175,16 +186,17 @@ def dot_general(eqn: Any, inputs: list[Value]) -> list[Value]:
     x, y = primal_of(a), primal_of(b)
     out = bind(eqn, [x, y])[0]
     contraction = Contraction(eqn, (x.shape, y.shape))
-    blocks = [contraction.push(block, y, 0) for block in blocks_of(a)]
-    blocks += [contraction.push(block, x, 1) for block in blocks_of(b)]
+    left, right = ([contraction.ready(block) for block in blocks_of(value)] for value in (a, b))
+    blocks = [contraction.push(block, y, 0) for block in left]
+    blocks += [contraction.push(block, x, 1) for block in right]
     terms = []
     if laplacian_of(a) is not None:
         terms.append(bind(eqn, [laplacian_of(a), y])[0])
     if laplacian_of(b) is not None:
         terms.append(bind(eqn, [x, laplacian_of(b)])[0])
-    for left in blocks_of(a):
-        for right in blocks_of(b):
-            cross = contraction.cross(left, right)
+    for first in left:
+        for second in right:
+            cross = contraction.cross(first, second)
             terms.append(None if cross is None else 2 * cross)
     blocks = merge([settle(block, out.shape) for block in blocks])
     return [make_node(out, blocks, total(*terms))]

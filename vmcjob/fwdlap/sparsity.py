@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -19,8 +20,8 @@ Shape = tuple[int, ...]
 # Slot pairs that are still merged one by one; more of them, and one uniform block is cheaper.
 MAX_PAIRS = 8
 
-# Slots whose products are added up one by one.
-FEW_SLOTS = 6
+# Slots whose products are added up one by one, and those that XLA adds up.
+FEW_SLOTS, MANY_SLOTS = 6, 32
 
 
 def is_uniform(block: Block) -> bool:
@@ -223,7 +224,18 @@ def _inner(a: Block, b: Block, shape: Shape) -> Any:
 def _sum_slots(
     a: Inexact[Array, "slot ..."], b: Inexact[Array, "slot ..."]
 ) -> Inexact[Array, "..."]:
-    """The sum of a b over slots. Few are written out: XLA:CPU is slow at a sum within a sum."""
-    if len(a) > FEW_SLOTS:
-        return jnp.sum(a * b, axis=0)
-    return total(*[a[i] * b[i] for i in range(len(a))])
+    """The sum of a b over slots, as XLA:CPU is fast at it.
+
+    It is slow at a sum within a sum, and makes one sum after another of more than 32 terms.
+    """
+    if len(a) <= FEW_SLOTS:
+        return total(*[a[i] * b[i] for i in range(len(a))])
+    products = a * b
+    if len(a) <= MANY_SLOTS or jax.default_backend() != "cpu":
+        return jnp.sum(products, axis=0)
+    odd = []
+    while len(products) > 1:
+        half = len(products) // 2
+        odd += [products[-1]] if len(products) % 2 else []
+        products = products[:half] + products[half : 2 * half]
+    return total(products[0], *odd)

@@ -1,0 +1,50 @@
+"""Products for each of a batch, and long sums of squares, come out the same in every layout."""
+
+from itertools import product
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import lax
+
+from tests.fwdlap.composites import weight
+from tests.fwdlap.oracles import check
+
+LAYOUTS = "hif", "hfi", "fih"  # heads, electrons, features
+
+
+def heads(r: jax.Array, seed: int, mixed: bool, layout: str) -> jax.Array:
+    """Features (2, electrons, 4), each of its own electron alone, or of all."""
+    field = jnp.mean(jnp.tanh(r), axis=0) if mixed else 0.0
+    features = jnp.tanh(jnp.einsum("ic,hcf->hif", r + field, weight(seed, 2, 3, 4)))
+    return features.transpose(["hif".index(axis) for axis in layout])
+
+
+@pytest.mark.parametrize("right", LAYOUTS)
+@pytest.mark.parametrize("left", LAYOUTS)
+@pytest.mark.parametrize("summed", ["f", "i"])
+def test_a_product_does_not_depend_on_the_order_of_axes(left: str, right: str, summed: str):
+    """Which factor comes first is chosen by the axis that is the last in memory."""
+    contract = [left.index(summed)], [right.index(summed)]
+    batch = [left.index("h")], [right.index("h")]
+
+    def fun(r: jax.Array) -> jax.Array:
+        waves = [
+            jnp.sin(lax.dot_general(heads(r, 1, a, left), heads(r, 2, b, right), (contract, batch)))
+            for a, b in product((False, True), repeat=2)
+        ]
+        terms = [jnp.sum(wave * weight(k, *wave.shape)) for k, wave in enumerate(waves)]
+        return jnp.sum(jnp.stack(terms))
+
+    check(fun, jnp.asarray(np.random.default_rng(3).normal(size=(3, 3))))
+
+
+@pytest.mark.parametrize("n", [10, 11, 13])
+def test_squares_along_many_directions_are_added_up_whole(n: int):
+    """Of 30, 33 and 39 directions: as they are, and by halves with one or several left over."""
+
+    def fun(r: jax.Array) -> jax.Array:
+        return jnp.sum(jnp.tanh(r.reshape(-1) @ weight(4, r.size, 3)))
+
+    check(fun, jnp.asarray(np.random.default_rng(5).normal(size=(n, 3))))
