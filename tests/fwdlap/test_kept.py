@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vmcjob import fwdlap
+from vmcjob.fwdlap.kept import kept_for, kept_in_order
 
 
 def _joined(keep):
@@ -30,3 +31,29 @@ def test_trees_and_derivatives_pass() -> None:
     x = jnp.linspace(0.1, 1.0, 5)
     found = jax.vmap(jax.grad(lambda x: fwdlap.kept(x**2) * x))(x)
     np.testing.assert_allclose(found, 3 * x**2, rtol=1e-6)
+
+
+def test_an_array_is_in_another_order_before_it_is_reshaped() -> None:
+    """A copy in a loop with what reshapes it would look for each number by dividing."""
+    x = jnp.arange(2.0 * 30 * 10 * 32).reshape(2, 30, 10, 4, 8)
+    order = (0, 3, 2, 1, 4)
+
+    def merged(x: jax.Array) -> jax.Array:
+        return kept_in_order(x, order).reshape(2, 4, 10, 240) @ jnp.ones((240, 3))
+
+    program = jax.jit(merged).lower(x).compile()
+    loops = (program.as_text() or "").split("\n}\n")
+    assert any(" copy(" in loop for loop in loops)
+    assert not any(" copy(" in loop and " bitcast(" in loop for loop in loops[:-2])
+    expected = np.asarray(x).transpose(order).reshape(2, 4, 10, 240).sum(axis=-1)
+    np.testing.assert_allclose(program(x)[..., 0], expected, rtol=1e-5)
+
+
+def test_only_what_grows_much_is_kept_for_a_shape() -> None:
+    """And numbers alone never are."""
+
+    def spread(x: jax.Array) -> list[jax.Array]:
+        return [kept_for(x, (3, 8)), kept_for(x, (3, 7)), kept_for(x[0], (8,))]
+
+    text = str(jax.make_jaxpr(spread)(jnp.ones((3, 1))))
+    assert text.count("optimization_barrier") == 1

@@ -10,6 +10,8 @@ from jax import lax
 
 from tests.fwdlap.composites import weight
 from tests.fwdlap.oracles import check
+from vmcjob import fwdlap
+from vmcjob.fwdlap import contraction
 
 LAYOUTS = "hif", "hfi", "fih"  # heads, electrons, features
 
@@ -21,11 +23,15 @@ def heads(r: jax.Array, seed: int, mixed: bool, layout: str) -> jax.Array:
     return features.transpose(["hif".index(axis) for axis in layout])
 
 
+@pytest.mark.parametrize("whole", [False, True])
 @pytest.mark.parametrize("right", LAYOUTS)
 @pytest.mark.parametrize("left", LAYOUTS)
 @pytest.mark.parametrize("summed", ["f", "i"])
-def test_a_product_does_not_depend_on_the_order_of_axes(left: str, right: str, summed: str):
-    """Which factor comes first is chosen by the axis that is the last in memory."""
+def test_a_product_does_not_depend_on_the_order_of_axes(
+    left: str, right: str, summed: str, whole: bool, monkeypatch: pytest.MonkeyPatch
+):
+    """Which factor comes first, or whether both heads are in one, is chosen by sizes and axes."""
+    monkeypatch.setattr(contraction, "SMALL_FACTOR", 1000 if whole else 0)
     contract = [left.index(summed)], [right.index(summed)]
     batch = [left.index("h")], [right.index("h")]
 
@@ -38,6 +44,37 @@ def test_a_product_does_not_depend_on_the_order_of_axes(left: str, right: str, s
         return jnp.sum(jnp.stack(terms))
 
     check(fun, jnp.asarray(np.random.default_rng(3).normal(size=(3, 3))))
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_heads_may_have_two_axes(whole: bool, monkeypatch: pytest.MonkeyPatch):
+    """Logits and what they mix, for each of 2 x 2 heads."""
+    monkeypatch.setattr(contraction, "SMALL_FACTOR", 1000 if whole else 0)
+
+    def fun(r: jax.Array) -> jax.Array:
+        h = jnp.stack([heads(r, seed, True, "hif") for seed in (1, 2)])
+        logits = jnp.einsum("abif,abjf->abij", h, jnp.sin(h))
+        mixed = jnp.einsum("abij,abjf->abif", jnp.tanh(logits), h)
+        return jnp.sum(jnp.sin(mixed) * weight(3, *mixed.shape))
+
+    check(fun, jnp.asarray(np.random.default_rng(3).normal(size=(3, 3))))
+
+
+def test_of_own_directions_only_those_are_summed():
+    """What mixes electrons has 30 directions, an electron's features three: 30 terms, not 300."""
+
+    def fun(r: jax.Array) -> jax.Array:
+        own, mixed = heads(r, 1, False, "hif"), heads(r, 2, True, "hif")
+        return jnp.einsum("hif,hig->hfg", mixed, own).sum()
+
+    traced = jax.make_jaxpr(lambda r: fwdlap.laplacian(fun)(r))(jnp.ones((10, 3)))
+    products = [eqn for eqn in traced.eqns if eqn.primitive.name == "dot_general"]
+    batched = [eqn for eqn in products if eqn.params["dimension_numbers"][1][0]]
+    sizes = [
+        np.prod([eqn.invars[0].aval.shape[a] for a in eqn.params["dimension_numbers"][0][0]])
+        for eqn in batched
+    ]
+    assert max(sizes) == 30
 
 
 @pytest.mark.parametrize("n", [10, 11, 13])

@@ -2,19 +2,21 @@
 
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Int
 
 from vmcjob.fwdlap.interpreter import bind, rule_for
-from vmcjob.fwdlap.kept import kept
+from vmcjob.fwdlap.kept import kept, kept_in_order
 from vmcjob.fwdlap.node import Block, Value, blocks_of, laplacian_of, make_node, primal_of, total
 from vmcjob.fwdlap.sparsity import (
     MAX_PAIRS,
     colliding_slots,
     directions_of,
     is_uniform,
+    lookup,
     merge,
     uniform,
 )
@@ -24,6 +26,9 @@ from vmcjob.fwdlap.unions import settle
 from vmcjob.fwdlap.windows import expand, widen
 
 Axes = tuple[int, ...]
+
+# Numbers in a factor with zeros between the parts of a batch, up to which it is worth them.
+SMALL_FACTOR = 1536
 
 
 class Contraction:
@@ -69,16 +74,70 @@ class Contraction:
             tuple(other_contract[i] for i in summed),
             (*[other_contract[i] for i in moved], *other_batch),
         )
-        # XLA copies factors to [..., m, k] and [..., k, n]: row by row where the last axis stays
-        # the last, number by number elsewhere.
+        table = self._index(block.table, shape, varying, side)
         data_first = data.ndim - 1 in own[0]
+        if batch and data_first and not varying and self._is_small(side):
+            return Block(self._push_whole(data, other, side), table)
+        # Summed last in the first factor and first in the second, which stay rows if they are.
         operands = (data, other) if data_first else (other, data)
         pair = (own, others) if data_first else (others, own)
         numbers = ((pair[0][0], pair[1][0]), (pair[0][1], pair[1][1]))
-        out = lax.dot_general(*operands, numbers, **self.options)
+        out = self._product(*operands, numbers)
         out = self._in_order(out, side, data_first, len(varying))
-        out = out.reshape(-1, *out.shape[len(varying) + 1 :])
-        return Block(out, self._index(block.table, shape, varying, side))
+        return Block(out.reshape(-1, *out.shape[len(varying) + 1 :]), table)
+
+    def _product(self, first: Any, second: Any, numbers: Any) -> Any:
+        """A dot_general; its factors are copied before, if there is a product for each of a batch.
+
+        XLA would copy them to [..., m, k] and [..., k, n] by itself, together with whatever
+        reshapes them.
+        """
+        (summed, other_summed), (batch, other_batch) = numbers
+        if not batch:
+            return lax.dot_general(first, second, numbers, **self.options)
+        free, other_free = (
+            [axis for axis in range(x.ndim) if axis not in (*taken, *parts)]
+            for x, taken, parts in ((first, summed, batch), (second, other_summed, other_batch))
+        )
+        first = kept_in_order(first, (*batch, *free, *summed))
+        second = kept_in_order(second, (*other_batch, *other_summed, *other_free))
+        n, k = len(batch), len(summed)
+        parts = tuple(range(n))
+        taken = tuple(range(n + len(free), first.ndim)), tuple(range(n, n + k))
+        return lax.dot_general(first, second, (taken, (parts, parts)), **self.options)
+
+    def _is_small(self, side: int) -> bool:
+        """Whether `_push_whole` is for the factor opposite of this one; on CPUs only."""
+        numbers = np.prod(self.shapes[1 - side]) * np.prod(self._lengths(side))
+        return jax.default_backend() == "cpu" and int(numbers) <= SMALL_FACTOR
+
+    def _lengths(self, side: int) -> list[int]:
+        return [self.shapes[side][axis] for axis in self.batch[side]]
+
+    def _push_whole(self, data: Any, other: Any, side: int) -> Any:
+        """`push` as one product, not one for each of a batch: as (slots, batch, free axes).
+
+        The other factor gets zeros between the parts of the batch. XLA:CPU multiplies small
+        matrices at a tenth of its speed, and this way the Jacobian need not be copied.
+        """
+        batch, contract, free = self.batch[side], self.contract[side], self.free(side)
+        n = len(batch)
+        lengths = self._lengths(side)
+        other_axes = (*self.batch[1 - side], *self.contract[1 - side], *self.free(1 - side))
+        other = other.transpose(other_axes)
+        rest = other.shape[n:]
+        flat = other.reshape(-1, *rest)
+        same = jnp.eye(len(flat), dtype=bool).reshape(len(flat), len(flat), *[1] * len(rest))
+        wide = jnp.where(same, flat[:, None], 0).reshape(*lengths, *lengths, *rest)
+        n_summed = len(contract)
+        order = (0, *[axis + 1 for axis in (*free, *batch, *contract)])
+        summed = tuple(range(1 + len(free), data.ndim))
+        taken = (*range(n), *range(2 * n, 2 * n + n_summed))
+        numbers = ((summed, taken), ((), ()))
+        out = lax.dot_general(kept_in_order(data, order), wide, numbers, **self.options)
+        axes = [*range(1, out.ndim)]
+        own, parts, foreign = axes[: len(free)], axes[len(free) :][:n], axes[len(free) + n :]
+        return out.transpose(0, *parts, *((*own, *foreign) if side == 0 else (*foreign, *own)))
 
     def _in_order(self, out: Any, side: int, data_first: bool, n_varying: int) -> Any:
         """A product of `push` with its axes as (varying, slots, batch, left free, right free)."""
@@ -131,17 +190,47 @@ class Contraction:
         if not shared.size:
             return None
         if not all(is_uniform(block) for block in blocks) or not compatible_slots(*blocks):
-            blocks = [
+            blocks = self._picked(*blocks) or [
                 uniform([block], shape, shared)
                 for block, shape in zip(blocks, self.shapes, strict=True)
             ]
-        left, right = blocks
-        (c_left, c_right), (b_left, b_right) = self.contract, self.batch
-        numbers = (
-            ((0, *_behind_slots(c_left)), (0, *_behind_slots(c_right))),
-            (_behind_slots(b_left), _behind_slots(b_right)),
-        )
-        return lax.dot_general(left.data, right.data, numbers, **self.options)
+        summed = [(0, *_behind_slots(axes)) for axes in self.contract]
+        batch = [_behind_slots(axes) for axes in self.batch]
+        first, second = self._first(summed, batch)
+        numbers = ((summed[first], summed[second]), (batch[first], batch[second]))
+        out = self._product(blocks[first].data, blocks[second].data, numbers)
+        if first == 0:
+            return out
+        n, n_first = len(batch[0]), len(self.free(1))
+        axes = [*range(out.ndim)]
+        # Kept, or XLA would turn the product around.
+        return kept(out).transpose(*axes[:n], *axes[n + n_first :], *axes[n : n + n_first])
+
+    def _first(self, summed: list[Axes], batch: list[Axes]) -> tuple[int, int]:
+        """Which side of `cross` is the first factor, as in `push`, and which the second."""
+        last = [len(shape) in axes for shape, axes in zip(self.shapes, summed, strict=True)]
+        return (1, 0) if batch[0] and last == [False, True] else (0, 1)
+
+    def _picked(self, a: Block, b: Block) -> list[Block] | None:
+        """Of a block with all directions, those that the other has where both are summed.
+
+        None where that is not decided by the place along summed axes alone, or saves nothing.
+        """
+        for side, (whole, few) in enumerate(((a, b), (b, a))):
+            lengths = few.table.shape[1:]
+            summed = self.contract[1 - side]
+            outside = [n for axis, n in enumerate(lengths) if axis not in summed]
+            if not is_uniform(whole) or 2 * len(few.table) > len(whole.table) or max(outside) > 1:
+                continue
+            shape = [1] * len(self.shapes[side])
+            for axis, other in zip(self.contract[side], summed, strict=True):
+                shape[axis] = lengths[other]
+            order = [other for _, other in sorted(zip(self.contract[side], summed, strict=True))]
+            places = [*order, *[axis for axis in range(len(lengths)) if axis not in summed]]
+            table = few.table.transpose(0, *[axis + 1 for axis in places]).reshape(-1, *shape)
+            picked = Block(kept(lookup(whole, table)), few.table)
+            return [picked, few] if side == 0 else [few, picked]
+        return None
 
     def _few_pairs(self, a: Block, b: Block) -> Any:
         """`cross` slot by slot, where few slots of either share a direction anywhere."""

@@ -10,7 +10,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Inexact, Int
 
-from vmcjob.fwdlap.kept import kept
+from vmcjob.fwdlap.kept import kept, kept_for
 from vmcjob.fwdlap.node import Block, total
 from vmcjob.fwdlap.tables import compress, has_repeats, uniform_index
 from vmcjob.fwdlap.windows import embed, widen
@@ -228,6 +228,8 @@ def _sum_slots(
 
     It is slow at a sum within a sum, and makes one sum after another of more than 32 terms.
     """
+    shape = np.broadcast_shapes(a.shape, b.shape)
+    a, b = kept_for(a, shape), kept_for(b, shape)
     if len(a) <= FEW_SLOTS:
         return total(*[a[i] * b[i] for i in range(len(a))])
     products = a * b

@@ -8,6 +8,7 @@ import numpy as np
 from jax import lax
 
 from vmcjob.fwdlap.interpreter import bind, rule_for
+from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Block, Value, make_node
 from vmcjob.fwdlap.sparsity import merge
 from vmcjob.fwdlap.tables import fill_holes
@@ -23,7 +24,10 @@ def reduce_sum(eqn: Any, inputs: list[Value]) -> list[Value]:
     (node,) = inputs
     shape, axes = node.primal.shape, tuple(map(int, eqn.params["axes"]))
     out = bind(eqn, [node.primal])[0]
-    laplacian = None if node.laplacian is None else bind(eqn, [node.laplacian])[0]
+    laplacian = node.laplacian
+    if laplacian is not None:
+        is_long = np.prod([shape[axis] for axis in axes]) >= MANY_TERMS
+        laplacian = bind(eqn, [kept(laplacian) if is_long else laplacian])[0]
     blocks = [_sum_block(block, shape, axes) for block in node.blocks]
     return [make_node(out, merge([settle(b, out.shape) for b in blocks]), laplacian)]
 
@@ -103,8 +107,8 @@ def _axes_to_slots(array: Any, shape: Axes, varying: Axes, axes: Axes) -> Any:
         lengths[axis + 1] = shape[axis]
     library = np if isinstance(array, np.ndarray) else jnp
     array = library.broadcast_to(array, lengths)
-    kept = [axis for axis in range(len(shape)) if axis not in axes]
+    left = [axis for axis in range(len(shape)) if axis not in axes]
     dropped = [axis for axis in axes if axis not in varying]
-    order = [axis + 1 for axis in varying] + [0] + [axis + 1 for axis in (*dropped, *kept)]
+    order = [axis + 1 for axis in varying] + [0] + [axis + 1 for axis in (*dropped, *left)]
     n_slots = lengths[0] * int(np.prod([shape[axis] for axis in varying], dtype=int))
-    return array.transpose(order).reshape(n_slots, *[lengths[axis + 1] for axis in kept])
+    return array.transpose(order).reshape(n_slots, *[lengths[axis + 1] for axis in left])

@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Inexact
 
-from vmcjob.fwdlap.kept import kept
+from vmcjob.fwdlap.kept import kept, kept_for
 from vmcjob.fwdlap.node import Block, Window
 
 Shape = tuple[int, ...]
@@ -63,4 +63,7 @@ def expand(block: Block, shape: Shape) -> Inexact[Array, "slot ..."]:
 
 def scale(block: Block, factor: Any) -> Block:
     """The block times an array of the value's shape (or a scalar)."""
-    return block._replace(data=block.data * restrict(jnp.asarray(factor), block.window))
+    factor = restrict(jnp.asarray(factor), block.window)
+    lengths = block.data.shape[1:]
+    shape = (len(block.data), *np.broadcast_shapes(lengths, factor.shape))
+    return block._replace(data=kept_for(block.data, shape) * factor)
