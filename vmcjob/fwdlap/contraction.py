@@ -1,5 +1,6 @@
 """The rule for dot_general: each block is contracted by itself."""
 
+import math
 from typing import Any
 
 import jax
@@ -27,7 +28,7 @@ from vmcjob.fwdlap.windows import expand, widen
 
 Axes = tuple[int, ...]
 
-# Numbers in a factor with zeros between the parts of a batch, up to which it is worth them.
+# Up to so many numbers, zeros included, one factor for all of a batch beats one for each.
 SMALL_FACTOR = 1536
 
 
@@ -107,36 +108,27 @@ class Contraction:
         return lax.dot_general(first, second, (taken, (parts, parts)), **self.options)
 
     def _is_small(self, side: int) -> bool:
-        """Whether `_push_whole` is for the factor opposite of this one; on CPUs only."""
-        numbers = np.prod(self.shapes[1 - side]) * np.prod(self._lengths(side))
-        return jax.default_backend() == "cpu" and int(numbers) <= SMALL_FACTOR
-
-    def _lengths(self, side: int) -> list[int]:
-        return [self.shapes[side][axis] for axis in self.batch[side]]
+        """Whether the other factor is for `_push_whole`; on CPUs only."""
+        lengths = [self.shapes[side][axis] for axis in self.batch[side]]
+        n_numbers = math.prod([*self.shapes[1 - side], *lengths])
+        return jax.default_backend() == "cpu" and n_numbers <= SMALL_FACTOR
 
     def _push_whole(self, data: Any, other: Any, side: int) -> Any:
         """`push` as one product, not one for each of a batch: as (slots, batch, free axes).
 
-        The other factor gets zeros between the parts of the batch. XLA:CPU multiplies small
-        matrices at a tenth of its speed, and this way the Jacobian need not be copied.
+        XLA:CPU multiplies small matrices at a tenth of its speed, and this way the Jacobian need
+        not be copied.
         """
         batch, contract, free = self.batch[side], self.contract[side], self.free(side)
-        n = len(batch)
-        lengths = self._lengths(side)
-        other_axes = (*self.batch[1 - side], *self.contract[1 - side], *self.free(1 - side))
-        other = other.transpose(other_axes)
-        rest = other.shape[n:]
-        flat = other.reshape(-1, *rest)
-        same = jnp.eye(len(flat), dtype=bool).reshape(len(flat), len(flat), *[1] * len(rest))
-        wide = jnp.where(same, flat[:, None], 0).reshape(*lengths, *lengths, *rest)
-        n_summed = len(contract)
-        order = (0, *[axis + 1 for axis in (*free, *batch, *contract)])
+        order = (*self.batch[1 - side], *self.contract[1 - side], *self.free(1 - side))
+        wide = _between_zeros(other.transpose(order), len(batch))
+        data = kept_in_order(data, (0, *_behind_slots((*free, *batch, *contract))))
+        n, end = len(batch), 2 * len(batch)
         summed = tuple(range(1 + len(free), data.ndim))
-        taken = (*range(n), *range(2 * n, 2 * n + n_summed))
-        numbers = ((summed, taken), ((), ()))
-        out = lax.dot_general(kept_in_order(data, order), wide, numbers, **self.options)
-        axes = [*range(1, out.ndim)]
-        own, parts, foreign = axes[: len(free)], axes[len(free) :][:n], axes[len(free) + n :]
+        taken = (*range(n), *range(end, end + len(contract)))
+        out = lax.dot_general(data, wide, ((summed, taken), ((), ())), **self.options)
+        axes, first = [*range(1, out.ndim)], len(free)
+        own, parts, foreign = axes[:first], axes[first : first + n], axes[first + n :]
         return out.transpose(0, *parts, *((*own, *foreign) if side == 0 else (*foreign, *own)))
 
     def _in_order(self, out: Any, side: int, data_first: bool, n_varying: int) -> Any:
@@ -257,6 +249,14 @@ class Contraction:
                 for i, j in pairs
             ]
         )
+
+
+def _between_zeros(factor: Any, n: int) -> Any:
+    """The factor with its first n axes written twice, zero where the two are not the same."""
+    batch, rest = factor.shape[:n], factor.shape[n:]
+    flat = factor.reshape(-1, *rest)
+    same = jnp.eye(len(flat), dtype=bool).reshape(len(flat), len(flat), *[1] * len(rest))
+    return jnp.where(same, flat, 0).reshape(*batch, *batch, *rest)
 
 
 def _behind_slots(axes: Axes) -> Axes:
