@@ -7,6 +7,7 @@ import numpy as np
 from jax import lax
 
 from vmcjob.fwdlap.interpreter import bind, rule_for
+from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Block, Value, Window, blocks_of, laplacian_of, make_node, primal_of
 from vmcjob.fwdlap.windows import widen
 
@@ -26,7 +27,7 @@ def concatenate(eqn: Any, inputs: list[Value]) -> list[Value]:
             jnp.zeros(jnp.shape(p), out.dtype) if term is None else term
             for p, term in zip(primals, laplacians, strict=True)
         ]
-        laplacian = bind(eqn, filled)[0]
+        laplacian = bind(eqn, kept(filled))[0]
     blocks, start = [], 0
     for value, primal in zip(inputs, primals, strict=True):
         stop = start + primal.shape[axis]
@@ -75,5 +76,5 @@ def _fuse(a: Block, b: Block, axis: int) -> Block:
         parts.append(jnp.broadcast_to(block.data, shape))
     start = a.window.start if a.window else 0
     stop = b.window.stop if b.window else 0
-    data = lax.concatenate(parts, axis + 1)
+    data = lax.concatenate(kept(parts), axis + 1)
     return Block(data, a.table, Window(axis, start, stop))

@@ -143,7 +143,11 @@ def _traces(
     rows = lax.dot_general(left, rows, (((n + 1,), (n,)), (batch, batch)), precision=HIGHEST)
     turned = lax.dot_general(right, rows, (((n,), (n + 2,)), (batch, batch)), precision=HIGHEST)
     squares = jnp.sum(turned * jnp.swapaxes(turned, -3, -2), axis=(-3, -2, -1))  # (..., j, i, d)
-    return jnp.moveaxis(jnp.trace(turned, axis1=-3, axis2=-2), -1, 0), squares
+    n_rows = left.shape[-1]
+    entries = turned.reshape(*turned.shape[:n], n_rows * n_rows, -1)
+    # jnp.trace would look at all of them for those of the diagonal.
+    diagonal = lax.slice_in_dim(entries, 0, None, n_rows + 1, axis=n)
+    return jnp.moveaxis(jnp.sum(diagonal, axis=n), -1, 0), squares
 
 
 def _trace_of_product(
