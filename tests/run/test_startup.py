@@ -8,7 +8,14 @@ import pytest
 
 from vmcjob.fwdlap import elimination
 from vmcjob.run import startup
-from vmcjob.run.startup import FOR_CPUS, MANY_THREADS, ONLY_PRODUCTS, PLAIN_LOOPS, XLA_FLAGS
+from vmcjob.run.startup import (
+    FOR_CPUS,
+    FOR_GPUS,
+    MANY_THREADS,
+    ONLY_PRODUCTS,
+    PLAIN_LOOPS,
+    XLA_FLAGS,
+)
 from vmcjob.spec import parse_spec
 
 PROGRAM = (
@@ -133,9 +140,9 @@ def test_who_tells_xla_otherwise_is_heeded(monkeypatch) -> None:
         assert os.environ[XLA_FLAGS] == heard
 
 
-@pytest.mark.parametrize(("platforms", "is_told"), [("", False), ("cpu", True)])
-def test_a_compiler_for_gpus_hears_nothing_of_what_is_for_cpus(
-    monkeypatch, platforms: str, is_told: bool
+@pytest.mark.parametrize(("platforms", "heard"), [("", FOR_GPUS), ("cpu", FOR_CPUS)])
+def test_a_compiler_for_gpus_hears_what_is_for_them_and_nothing_that_is_for_cpus(
+    monkeypatch, platforms: str, heard: tuple
 ) -> None:
     """It may be one's where JAX has a plugin; not where it is told to leave that alone."""
     monkeypatch.setattr(startup.metadata, "entry_points", lambda group: ("cuda",))
@@ -143,12 +150,16 @@ def test_a_compiler_for_gpus_hears_nothing_of_what_is_for_cpus(
     monkeypatch.setenv(XLA_FLAGS, "")
     startup.settle_libraries()
     told = os.environ[XLA_FLAGS].split()
-    assert [str(flag) in told for flag in FOR_CPUS] == [is_told] * len(FOR_CPUS)
+    assert {flag for flag in (*FOR_CPUS, *FOR_GPUS) if str(flag) in told} == set(heard)
 
 
-def test_this_xla_knows_what_it_is_told() -> None:
-    """As it would end the process otherwise."""
-    program = "from vmcjob.run.startup import import_jax; import_jax(); import jax; jax.devices()"
+@pytest.mark.parametrize("for_gpus", [False, True])
+def test_this_xla_knows_what_it_is_told(for_gpus: bool) -> None:
+    """As it would end the process otherwise. On a machine with a GPU or without, it is the same."""
+    program = (
+        f"from vmcjob.run import startup; startup._has_plugin = lambda: {for_gpus}\n"
+        "startup.import_jax(); import jax; jax.devices()"
+    )
     inherited = {name: value for name, value in os.environ.items() if name not in OURS}
     environment = inherited | {"JAX_PLATFORMS": "cpu"}
     subprocess.run([sys.executable, "-c", program], env=environment, timeout=120, check=True)

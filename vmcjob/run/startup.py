@@ -58,6 +58,11 @@ SHORT_CODE: Final = Flag(
 """Options of LLVM: it writes out loops of fewer rounds only, and does without its search for the
 best way to count through arrays. Programs are compiled in a third less time, and are not slower."""
 FOR_CPUS: Final = BARRIERS, SHORT_CODE  # a compiler for GPUs might make worse programs by them
+LIBRARY_PRODUCTS: Final = Flag("--xla_gpu_enable_triton_gemm", "false", (0, 9), (0, 13))
+"""Matrix products on a GPU are NVIDIA's own. By default XLA writes some itself, in many ways, of
+which it compiles and tries all: three to twelve times the time to compile a training step, and
+hardly any gain of it (tests/benchmarks/README.md)."""
+FOR_GPUS: Final = (LIBRARY_PRODUCTS,)
 PLUGINS: Final = "jax_plugins"  # the group of packages that bring JAX to other devices than CPUs
 
 
@@ -113,7 +118,7 @@ def _settle_compiler() -> None:
     release = _release_of_jaxlib()
     flags = [
         str(flag)
-        for flag in (ONLY_PRODUCTS, PLAIN_LOOPS, *(() if _has_plugin() else FOR_CPUS))
+        for flag in (ONLY_PRODUCTS, PLAIN_LOOPS, *(FOR_GPUS if _has_plugin() else FOR_CPUS))
         if flag.name not in said and flag.known_from <= release < flag.known_before
     ]
     if flags:
