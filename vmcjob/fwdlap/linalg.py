@@ -12,7 +12,7 @@ from jaxtyping import Float
 from vmcjob.fwdlap.elimination import eliminated_factors, is_eliminated
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, open_jaxpr
-from vmcjob.fwdlap.kept import kept
+from vmcjob.fwdlap.kept import kept, kept_in_order
 from vmcjob.fwdlap.node import Node, Value, make_node, total
 
 HIGHEST = lax.Precision.HIGHEST
@@ -139,9 +139,10 @@ def _traces(
         return jnp.trace(turned, axis1=-2, axis2=-1), squares
     n = left.ndim - 2
     batch = tuple(range(n))
-    rows = jnp.moveaxis(stack, 0, -2)  # (..., i, d, j)
+    rows = kept_in_order(stack, (*range(1, n + 2), 0, n + 2))  # (..., i, d, j)
     rows = lax.dot_general(left, rows, (((n + 1,), (n,)), (batch, batch)), precision=HIGHEST)
-    turned = lax.dot_general(right, rows, (((n,), (n + 2,)), (batch, batch)), precision=HIGHEST)
+    rows = kept_in_order(rows, (*batch, n + 2, n, n + 1))  # (..., j, i, d)
+    turned = lax.dot_general(right, rows, (((n,), (n,)), (batch, batch)), precision=HIGHEST)
     squares = jnp.sum(turned * jnp.swapaxes(turned, -3, -2), axis=(-3, -2, -1))  # (..., j, i, d)
     n_rows = left.shape[-1]
     entries = turned.reshape(*turned.shape[:n], n_rows * n_rows, -1)

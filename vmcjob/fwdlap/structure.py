@@ -9,6 +9,7 @@ import numpy as np
 
 from vmcjob.fwdlap.generic import differentiate_once
 from vmcjob.fwdlap.interpreter import bind, is_known, rule_for
+from vmcjob.fwdlap.kept import kept_in_order
 from vmcjob.fwdlap.node import (
     Block,
     Node,
@@ -63,14 +64,16 @@ def compare(eqn: Any, inputs: list[Value]) -> list[Value]:
 @rule_for("transpose")
 def transpose(eqn: Any, inputs: list[Value]) -> list[Value]:
     """Axes change places in data, index and window alike."""
-    order = eqn.params["permutation"]
+    order, whole = eqn.params["permutation"], inputs[0].primal.shape
     full = (0, *[axis + 1 for axis in order])
+    has_other_rows = order[-1:] != (len(order) - 1,)
 
     def move(block: Block) -> Block:
         window = block.window
         if window is not None:
             window = window._replace(axis=order.index(window.axis))
-        return Block(jnp.transpose(block.data, full), block.table.transpose(full), window)
+        turn = kept_in_order if has_other_rows and block.data.shape[1:] == whole else jnp.transpose
+        return Block(turn(block.data, full), block.table.transpose(full), window)
 
     return push_blocks(eqn, inputs[0], move)
 
