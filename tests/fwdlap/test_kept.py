@@ -49,6 +49,22 @@ def test_an_array_is_in_another_order_before_it_is_reshaped() -> None:
     np.testing.assert_allclose(program(x)[..., 0], expected, rtol=1e-5)
 
 
+def test_a_jacobian_is_copied_where_its_rows_become_columns() -> None:
+    """What comes next may reshape it. Where rows only change places, nothing is copied."""
+    x, weights = jnp.linspace(-1.0, 1.0, 6), jnp.cos(jnp.arange(6.0 * 24)).reshape(6, 24)
+
+    def copies(order: tuple[int, ...]) -> int:
+        def turned(x: jax.Array) -> jax.Array:
+            return jnp.sum(jnp.tanh(x @ weights).reshape(2, 3, 4).transpose(order).reshape(-1) ** 2)
+
+        found = fwdlap.laplacian(turned)(x)
+        expected = jnp.trace(jax.hessian(turned)(x))
+        np.testing.assert_allclose(found.laplacian, expected, rtol=1e-4)  # rounding of 144 terms
+        return str(jax.make_jaxpr(fwdlap.laplacian(turned))(x)).count("layout_constraint")
+
+    assert copies((0, 2, 1)) == copies((1, 0, 2)) + 1
+
+
 def test_only_what_grows_much_is_kept_for_a_shape() -> None:
     """And numbers alone never are."""
 
