@@ -32,7 +32,7 @@ WITHIN_A_NODE = 450e9  # NVLink, bytes per second and direction
 BETWEEN_NODES = 50e9  # 400 Gb/s for each GPU
 A_NODE = 8  # GPUs
 ROUNDS = 3  # of conjugate gradients in a step of SPRING: two in the chains of `growth`, 31 at most
-UPPER = 1.5  # operations for a pair of walkers and a score: three quarters of their product
+UPPER = 1.25  # operations for a pair of walkers and a score: five eighths of their product
 PASSES_OF_KFAC = 3  # in units of a score: the gradient, what comes back for the factors, their sums
 
 

@@ -78,6 +78,18 @@ def test_the_direction_is_that_of_float64(n_parameters, n_devices, damping) -> N
     assert found.iterations <= 10
 
 
+@pytest.mark.parametrize("n_walkers", [1, 2, 3, 255, 300, 515, 1024])
+def test_a_gram_matrix_is_whole_whatever_its_rows_are_cut_into(n_walkers: int) -> None:
+    """On and above its diagonal; small whole numbers have products that are exact."""
+    columns = np.random.default_rng(n_walkers).integers(-3, 4, (n_walkers, 5)).astype(np.float32)
+
+    def gram(columns: Array) -> Array:
+        return CentredScores(columns, kernels=(), factors=(), shapes=((5,),)).gram()
+
+    (found,) = jax.jit(jax.vmap(gram, axis_name=devices.AXIS))(jnp.asarray(columns[None]))
+    np.testing.assert_array_equal(np.triu(found), np.triu(columns @ columns.T))
+
+
 def test_a_factor_alone_would_not_do() -> None:
     """What the iterations are for: the same without them is off by more than is allowed."""
     scores, rhs = make_scores(2000, decades=6.0), some_rhs()

@@ -26,6 +26,9 @@ HIGHEST = jax.lax.Precision.HIGHEST
 # Products of two rows' factors are summed one by one, which costs as much as so many multiplied.
 SUM_COST = 96
 
+MAX_BANDS = 4  # of the rows of a product with its own transpose; they leave out three eighths of it
+BAND_ROWS = 128
+
 EveryWalker = Float[Array, " every"]  # of all devices, on each of them
 Gram = Float[Array, "every every"]
 
@@ -142,11 +145,14 @@ def centred_scores(
 
 
 def _upper_product(x: Float[Array, "every column"]) -> Gram:
-    """x xᵀ on and above its diagonal: of its four quarters, three are multiplied."""
-    half = len(x) // 2
-    upper = jnp.matmul(x[:half], x.T, precision=HIGHEST)
-    lower = jnp.matmul(x[half:], x[half:].T, precision=HIGHEST)
-    return jnp.concatenate([upper, jnp.pad(lower, ((0, 0), (half, 0)))])
+    """x xᵀ on and above its diagonal, in bands of rows that begin where their diagonal does."""
+    n_rows = -(-len(x) // max(2, min(MAX_BANDS, len(x) // BAND_ROWS)))
+
+    def band(first: int) -> Float[Array, "row every"]:
+        product = jnp.matmul(x[first : first + n_rows], x[first:].T, precision=HIGHEST)
+        return jnp.pad(product, ((0, 0), (first, 0)))
+
+    return jnp.concatenate([band(first) for first in range(0, len(x), n_rows)])
 
 
 def _is_for_factors(own: Factors) -> bool:
