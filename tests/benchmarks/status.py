@@ -34,6 +34,7 @@ def main() -> None:
         shell = Shell(Path(directory))
         for number in range(N_RUNS):
             finish(make_run(shell.runs, f"h2-{number:010}"))
+        (shell.cwd / "none").mkdir()
         commands = {
             "python -c pass": [sys.executable, "-c", "pass"],
             "python -c 'import typer'": [sys.executable, "-c", "import typer"],

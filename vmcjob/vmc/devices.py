@@ -65,13 +65,12 @@ def replicate(tree: Tree) -> Tree:
     """Every leaf copied to every device of this process, behind a leading device axis."""
     n_devices = jax.local_device_count()
 
-    def place(leaf: Any) -> Array:  # Any: arrays of NumPy and JAX and plain numbers alike
+    def copies(leaf: Any) -> np.ndarray:  # Any: arrays of NumPy and JAX and plain numbers alike
         host = np.asarray(leaf)
         # A copy: what JAX need not copy itself it shares, and a shared buffer is donated once only.
-        copies = np.array(np.broadcast_to(host, (n_devices, *host.shape)))
-        return jax.device_put(copies, _sharding())
+        return np.array(np.broadcast_to(host, (n_devices, *host.shape)))
 
-    return jax.tree.map(place, tree)
+    return jax.device_put(jax.tree.map(copies, tree), _sharding())
 
 
 def unreplicate(tree: Tree) -> Tree:
