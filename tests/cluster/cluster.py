@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -90,9 +91,13 @@ class Cluster:
         """Start a daemon that is gone, and wait until both nodes are ready again."""
         environment = os.environ | self.environment
         subprocess.run([daemon, *arguments], env=environment, check=True, timeout=PATIENCE_S)
+        self.wait_until_ready()
+
+    def wait_until_ready(self) -> None:
+        """Wait until both nodes answer and take jobs."""
         deadline = time.monotonic() + PATIENCE_S
         while subprocess.run([TESTBED, "status"], capture_output=True).returncode != 0:
-            assert time.monotonic() < deadline, f"{daemon} does not answer"
+            assert time.monotonic() < deadline, "its nodes do not answer"
             time.sleep(0.5)
 
     def pid(self, daemon: str) -> int:
@@ -215,9 +220,16 @@ class Room:
         """
         command = ["squeue", "--noheader", "--array", "--format=%i|%r|%S"]
         environment = self.environment | {"SLURM_TIME_FORMAT": "%s"}
-        # No answer is no failure: tests take the controller away.
-        done = subprocess.run(command, env=environment, capture_output=True, text=True)
-        for job_id, reason, start in (line.split("|", 2) for line in done.stdout.splitlines()):
+        # No answer is no failure: tests take the controller away, and must not miss a moment then.
+        with suppress(subprocess.TimeoutExpired):
+            done = subprocess.run(
+                command, env=environment, capture_output=True, text=True, timeout=2
+            )
+            self.let_start(done.stdout)
+
+    def let_start(self, queue: str) -> None:
+        """Have what is requeued, by lines of squeue, start in three seconds."""
+        for job_id, reason, start in (line.split("|", 2) for line in queue.splitlines()):
             is_known = start.isdigit()
             if reason == "BeginTime" and is_known and int(start) - time.time() > 10:
                 command = ["scontrol", "update", f"JobId={job_id}", "StartTime=now+3"]
