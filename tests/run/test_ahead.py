@@ -68,7 +68,7 @@ def pretrained() -> Calculation:
 def test_the_training_step_is_not_compiled_when_it_is_due(pretrained):
     state = pretrained.initial_state()
     with compilations_of("compile_0") as before:
-        steps = Steps(pretrained, Phase.PRETRAIN, state)
+        steps = Steps.during(pretrained, Phase.PRETRAIN, state)
         state, _ = steps.step_of(pretrained, Phase.PRETRAIN, state)(state, jnp.asarray(0))
         state = pretrained.after_pretraining(state)
         train = steps.step_of(pretrained, Phase.TRAIN, state)
@@ -79,6 +79,40 @@ def test_the_training_step_is_not_compiled_when_it_is_due(pretrained):
         jax.block_until_ready(state)
     assert whole(after) == []
     assert devices.unreplicate(info).is_finite
+
+
+OPTIMIZERS = "spring", "sr", "kfac", "adam", "lamb"
+ANSATZE = "ferminet", "psiformer", "slater-jastrow"
+
+
+ATOM = (
+    '[system]\natoms = [["Li", 0.0, 0.0, 0.0]]\n[ansatz]\nkind = "{}"\n[optimizer]\nkind = "{}"\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("optimizer", "ansatz"),
+    [*((each, "ferminet") for each in OPTIMIZERS), *(("spring", each) for each in ANSATZE[1:])],
+)
+def test_shapes_are_those_of_the_states_to_come(optimizer, ansatz):
+    calculation = build(read('name = "li"\n' + ATOM.format(ansatz, optimizer)))
+    state = calculation.after_pretraining(calculation.initial_state())
+    assert calculation.shapes() == jax.tree.map(ahead.shape_of, state)
+
+
+def test_programs_are_made_before_there_is_anything_to_pretrain_to(pretrained):
+    """Hartree-Fock takes a while, and what comes after it depends on the orbitals alone."""
+    alone = replace(pretrained, pretraining=None, homes=None)
+    with compilations_of("compile_0") as before:
+        steps = Steps.before_all(alone, {Phase.PRETRAIN, Phase.TRAIN})
+        state = pretrained.initial_state()
+        state, _ = steps.step_of(pretrained, Phase.PRETRAIN, state)(state, jnp.asarray(0))
+        state = pretrained.after_pretraining(state)
+        train = steps.step_of(pretrained, Phase.TRAIN, state)
+    assert len(whole(before)) == 1  # nothing is warmed up
+    state, info = train(state, jnp.asarray(0))
+    assert devices.unreplicate(info).is_finite
+    assert pretrained.identity == alone.identity
 
 
 def test_a_program_whose_turn_has_not_come_is_not_waited_for(pretrained, monkeypatch):
@@ -92,7 +126,7 @@ def test_a_program_whose_turn_has_not_come_is_not_waited_for(pretrained, monkeyp
         return lower(step, state)
 
     monkeypatch.setattr(ahead.StepOfPhase, "lower", lower_later)
-    steps = Steps(pretrained, Phase.PRETRAIN, state)
+    steps = Steps.during(pretrained, Phase.PRETRAIN, state)
     try:
         state = pretrained.after_pretraining(state)
         warm_up = steps.step_of(pretrained, Phase.WARMUP, state)
@@ -114,9 +148,9 @@ def test_what_is_compiled_ahead_computes_the_same(pretrained):
         return state
 
     first = pretrained.initial_state()
-    steps = Steps(pretrained, Phase.PRETRAIN, first)
+    steps = Steps.during(pretrained, Phase.PRETRAIN, first)
     ahead_of_time = trained(partial(steps.step_of, pretrained), first)
-    none_ahead = Steps(pretrained, Phase.TRAIN, first)
+    none_ahead = Steps.during(pretrained, Phase.TRAIN, first)
     as_needed = trained(partial(none_ahead.step_of, pretrained), pretrained.initial_state())
     for left, right in zip(jax.tree.leaves(ahead_of_time), jax.tree.leaves(as_needed), strict=True):
         np.testing.assert_array_equal(left, right)
@@ -136,16 +170,16 @@ def test_only_what_comes_before_the_first_training_step_is_compiled(
 ):
     asked = []
     counted = Counted(pretrained, asked)
-    Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
+    Steps.during(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
     assert set(asked) == later
     for elsewhere in ("gpu", "tpu"):
         asked.clear()
         monkeypatch.setattr(jax, "default_backend", lambda name=elsewhere: name)
-        Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
+        Steps.during(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
         assert asked == []
     monkeypatch.undo()
     monkeypatch.setattr(executables.ranks, "count", lambda: 2)
-    Steps(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
+    Steps.during(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
     assert asked == []
 
 
@@ -174,7 +208,7 @@ def test_a_program_that_cannot_be_compiled_ahead_is_met_by_the_step_itself(pretr
 
     monkeypatch.setattr(ahead.StepOfPhase, "lower", fail)
     state = pretrained.after_pretraining(pretrained.initial_state())
-    steps = Steps(pretrained, Phase.WARMUP, state)
+    steps = Steps.during(pretrained, Phase.WARMUP, state)
     state, info = steps.step_of(pretrained, Phase.TRAIN, state)(state, jnp.asarray(0))
     assert devices.unreplicate(info).is_finite
 
@@ -182,8 +216,9 @@ def test_a_program_that_cannot_be_compiled_ahead_is_met_by_the_step_itself(pretr
 def test_a_calculation_that_takes_another_s_place_has_its_own_steps(pretrained):
     """A training that ends when it is level has another schedule from then on."""
     state = pretrained.after_pretraining(pretrained.initial_state())
-    steps = Steps(pretrained, Phase.WARMUP, state)
-    later = replace(pretrained, vmc=replace(pretrained.vmc, moves=Moves(0)))
+    steps = Steps.during(pretrained, Phase.WARMUP, state)
+    vmc = replace(pretrained.vmc, moves=Moves(0))
+    later = replace(pretrained, vmc=vmc, identity="another")
     step = steps.step_of(later, Phase.TRAIN, state)
     places = devices.gather(state.chain.r)
     moved, _ = step(state, jnp.asarray(0))

@@ -205,7 +205,7 @@ def run(
 def test_a_second_start_traces_nothing_and_computes_the_same(tmp_path: Path, cache: Path) -> None:
     first = run(tmp_path / "first")
     found = {path.name.split("-")[0] for path in kept(cache)}
-    assert found == {"init", "pretrain", "sample", "train", "measure"}
+    assert found == {"begin", "pretrain", "sample", "train", "measure"}
     assert_same(first, run(tmp_path / "second", program=("-c", UNTRACED, "run")))
     seed = f"seed = 3\n{FITTED}"
     run(tmp_path / "other", seed, program=("-c", UNTRACED, "run"))

@@ -35,7 +35,7 @@ from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.scores import lazy_scores
-from vmcjob.vmc.system import System, initial_positions
+from vmcjob.vmc.system import System, deviates, initial_positions
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
 LITHIUM = System(((0.0, 0.0, 0.0),), (3,), 2, 1)
@@ -302,7 +302,7 @@ def make_helium(**changes: Any) -> tuple[Vmc, LoopState]:
     }
     optimizer = make_kfac(log_psi, **(options | changes))
     vmc = make_vmc(log_psi, local_energy, optimizer, seed=0, moves=Moves(5), target_acceptance=0.5)
-    r = initial_positions(HELIUM, jax.random.key(1), 128)
+    r = initial_positions(HELIUM, deviates(HELIUM, jax.random.key(1), 128))
     params = jax.jit(NARROW.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.5, r.dtype)))
     return vmc, LoopState(*devices.replicate((params, optimizer.init(params))), chain)

@@ -14,7 +14,7 @@ from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.loop import iterate
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining
 from vmcjob.vmc.sampler import Moves
-from vmcjob.vmc.system import System, initial_positions, nuclei_of
+from vmcjob.vmc.system import System, deviates, initial_positions, nuclei_of
 
 LITHIUM = System(((0.0, 0.0, 0.0),), (3,), 2, 1)
 
@@ -32,7 +32,7 @@ def test_after_pretraining_the_network_is_the_hartree_fock_determinant(is_full) 
     setting = HartreeFockSetting(nuclei_of(LITHIUM), Coefficients.of(solution))
     orbitals = lambda params, r, nuclei: network.orbitals(params, r)  # noqa: E731 -- nuclei stay
     pretraining = Pretraining(orbitals, target, setting, optax.adam(1e-2), 0, Moves(5), 0.5)
-    r = initial_positions(LITHIUM, jax.random.key(1), 128)
+    r = initial_positions(LITHIUM, deviates(LITHIUM, jax.random.key(1), 128))
     params = jax.jit(network.init)(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))
     state = LoopState(*devices.replicate((params, pretraining.init(params))), chain)

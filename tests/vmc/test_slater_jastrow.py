@@ -16,7 +16,7 @@ from vmcjob.vmc.ansatz.atomic import Subshell, radials, slater_exponent, starts,
 from vmcjob.vmc.ansatz.jastrow import ThreeBodyJastrow
 from vmcjob.vmc.ansatz.slater import STRONGEST, SlaterOrbitals
 from vmcjob.vmc.contracts import Params
-from vmcjob.vmc.system import System, initial_positions
+from vmcjob.vmc.system import System, deviates, initial_positions
 
 pytestmark = pytest.mark.usefixtures("float64")
 ORIGIN = ((0.0, 0.0, 0.0),)
@@ -83,7 +83,7 @@ def test_filled_shells_are_round(charge, n_up) -> None:
     """
     system = System(ORIGIN, (charge,), n_up, n_up)
     net = small_slater_jastrow(system, determinants=1, full_determinants=False)
-    r = initial_positions(system, jax.random.key(1), 1)[0]
+    r = initial_positions(system, deviates(system, jax.random.key(1), 1))[0]
     params = without_noise(jax.jit(net.init)(jax.random.key(0), r))
     log_psi = jax.jit(net.log_psi)
     rotation, _ = jnp.linalg.qr(jax.random.normal(jax.random.key(2), (3, 3)))
@@ -117,7 +117,7 @@ def test_the_start_is_not_singular(name) -> None:
     jax.config.update("jax_enable_x64", False)
     system = MOLECULES[name]
     net = small_slater_jastrow(system, full_determinants=False)
-    r = initial_positions(system, jax.random.key(1), 16)
+    r = initial_positions(system, deviates(system, jax.random.key(1), 16))
     params = without_noise(jax.jit(net.init)(jax.random.key(0), r[0]))
     log_psi = jax.jit(jax.vmap(net.log_psi, (None, 0)))(params, r)
     assert np.isfinite(log_psi).all()

@@ -27,7 +27,7 @@ from vmcjob.vmc.schedule import Decay, Memory
 from vmcjob.vmc.scores import centred_columns, score_matrix
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
-from vmcjob.vmc.system import System, initial_positions
+from vmcjob.vmc.system import System, deviates, initial_positions
 
 HELIUM = System(((0.0, 0.0, 0.0),), (2,), 1, 1)
 NET = small_ferminet(HELIUM, determinants=1)
@@ -81,7 +81,7 @@ def trained_inputs() -> Inputs:
     """A helium atom after 30 steps of training: walkers of |ψ|² with their local energies."""
     optimizer = make_sr(cg_iterations=10, norm_constraint=1e-2)
     vmc = make_vmc(LOG_PSI, LOCAL_ENERGY, optimizer, seed=0, moves=Moves(10), target_acceptance=0.5)
-    r = initial_positions(HELIUM, jax.random.key(1), 128)
+    r = initial_positions(HELIUM, deviates(HELIUM, jax.random.key(1), 128))
     params = INIT(jax.random.key(0), r[0])
     chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.3, r.dtype)))
     state = LoopState(*devices.replicate((params, optimizer.init(params))), chain)

@@ -5,7 +5,7 @@ import pytest
 
 from vmcjob.vmc.hartree_fock import HartreeFock, populations, solve
 from vmcjob.vmc.stability import alternating
-from vmcjob.vmc.system import System, find_homes, homes_of, initial_positions
+from vmcjob.vmc.system import System, deviates, find_homes, homes_of, initial_positions
 
 A = 4.6447
 SQUARE = System(((0.0, 0.0, 0.0), (A, 0.0, 0.0), (0.0, A, 0.0), (A, A, 0.0)), (1,) * 4, 2, 2)
@@ -99,6 +99,6 @@ def test_homes_may_be_given() -> None:
 
     system = hydrogen(50.0)
     homes = find_homes(system)[::-1]
-    r = initial_positions(system, jax.random.key(0), 64, homes=homes)
+    r = initial_positions(system, deviates(system, jax.random.key(0), 64), homes=homes)
     nearest = np.array(r)[:, :, 2].mean(axis=0)
     np.testing.assert_allclose(nearest, [50.0, 0.0], atol=1.0)

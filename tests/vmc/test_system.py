@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from tests.ansatze import small_ferminet
-from vmcjob.vmc.system import System, find_homes, initial_positions
+from vmcjob.vmc.system import System, deviates, find_homes, initial_positions
 
 FAR = ((0.0, 0.0, 0.0), (0.0, 0.0, 50.0))
 
@@ -45,7 +45,7 @@ def test_dissociated_h2_starts_with_one_electron_of_each_spin_on_either_atom() -
 def test_electrons_start_around_their_home_nuclei() -> None:
     """The mean of many walkers lies on the home nuclei, within five standard errors."""
     system = System(FAR, (3, 1), 2, 2)
-    r = np.asarray(initial_positions(system, jax.random.key(0), 4000, spread=0.5))
+    r = np.asarray(initial_positions(system, deviates(system, jax.random.key(0), 4000), spread=0.5))
     centres = np.array(FAR)[nuclei(system)]
     charges = sorted(home.charge for home in find_homes(system))
     assert r.shape == (4000, 4, 3)
@@ -64,7 +64,7 @@ def test_walkers_start_where_the_wave_function_has_not_underflowed(charge, n_up,
     """One bohr off U91+, exp(-92 r) is zero in float32, and log|ψ| = -∞ would never move."""
     system = System(FAR[:1], (charge,), n_up, n_down)
     net = small_ferminet(system)
-    r = initial_positions(system, jax.random.key(0), 256)
+    r = initial_positions(system, deviates(system, jax.random.key(0), 256))
     log_psi = net.log_psi
     params = jax.jit(net.init)(jax.random.key(1), r[0])
     assert np.isfinite(jax.jit(jax.vmap(log_psi, (None, 0)))(params, r)).all()

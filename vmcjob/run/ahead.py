@@ -2,7 +2,7 @@
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import jax
@@ -14,8 +14,8 @@ from vmcjob.vmc.loop import Step, StepOfPhase
 from vmcjob.vmc.phases import Calculation, Phase
 
 FIRST = (Phase.TRAIN, Phase.WARMUP)
-"""What lies between a run's beginning and its first training step, the longest first. What comes
-later is compiled when it is due: it would take processors from training."""
+"""What lies between a run's beginning and its first training step, but for pretraining, the longest
+first. What comes later is compiled when it is due: it would take processors from training."""
 
 SWITCH_S = 5e-4
 """A thread that traces a program holds the interpreter for so long at most: a step of the phase at
@@ -28,14 +28,47 @@ log = logging.getLogger("vmcjob")
 class Steps:
     """The steps of a calculation's phases, some of which are being made ready already."""
 
-    def __init__(self, calculation: Calculation, current: Phase, state: LoopState) -> None:
-        """Begin with the phases after the `current` one, whose first state is given."""
+    def __init__(
+        self, calculation: Calculation, phases: Iterable[Phase], shapes: Callable[[], LoopState]
+    ) -> None:
+        """Begin with these phases, one after the other.
+
+        Args:
+            calculation: whose.
+            phases: which, where programs can be made ready before they are called.
+            shapes: of the states of these phases, as `Calculation.shapes` has them.
+        """
         self._calculation = calculation
         self._ahead: dict[Phase, tuple[Step, Future[Step]]] = {}
+        if not executables.can_be_ready():
+            return
+        steps = {phase: calculation.step_of(phase) for phase in phases}
+        if not steps:
+            return
+        sys.setswitchinterval(SWITCH_S)
+        # One thread: the current phase computes on the other processors.
+        pool = ThreadPoolExecutor(1, COMPILER)
+        shaped = pool.submit(shapes)
+        for phase, step in steps.items():
+            self._ahead[phase] = step, pool.submit(_ready_for, calculation, step, shaped)
+        pool.submit(sys.setswitchinterval, USUAL_S)
+        pool.shutdown(wait=False)
+
+    @classmethod
+    def before_all(cls, calculation: Calculation, planned: Iterable[Phase]) -> "Steps":
+        """Before there is a state, or anything to pretrain to."""
+        phases = [phase for phase in FIRST if phase in planned]
+        return cls(calculation, phases, calculation.shapes)
+
+    @classmethod
+    def during(cls, calculation: Calculation, current: Phase, state: LoopState) -> "Steps":
+        """Begin with the phases after the `current` one, whose first state is given."""
         phases = list(Phase)
         later = [phase for phase in FIRST if phases.index(phase) > phases.index(current)]
-        if later and executables.can_be_ready():
-            self._begin(later, current, state)
+        if later and current is Phase.PRETRAIN:
+            state = calculation.after_pretraining(state)
+        shapes = jax.tree.map(shape_of, state)
+        return cls(calculation, later, lambda: shapes)
 
     def step_of(self, calculation: Calculation, phase: Phase, state: LoopState) -> Step:
         """The step of a phase, once its program is there, or at once if nobody is at it yet.
@@ -46,7 +79,7 @@ class Steps:
             state: like those to come; not consumed.
         """
         step, begun = self._ahead.pop(phase, (None, None))
-        if step is None or begun is None or calculation is not self._calculation:
+        if step is None or begun is None or not self._is_of(calculation):
             return _ready(calculation, calculation.step_of(phase), state)
         if begun.cancel():  # its turn has not come: it is made ready here and now
             return _ready(calculation, step, state)
@@ -55,18 +88,14 @@ class Steps:
             return step
         return begun.result()
 
-    def _begin(self, later: Iterable[Phase], current: Phase, state: LoopState) -> None:
-        if current is Phase.PRETRAIN:
-            state = self._calculation.after_pretraining(state)
-        shapes = jax.tree.map(_shape, state)
-        sys.setswitchinterval(SWITCH_S)
-        # One thread: the current phase computes on the other processors.
-        pool = ThreadPoolExecutor(1, COMPILER)
-        for phase in later:
-            step = self._calculation.step_of(phase)
-            self._ahead[phase] = step, pool.submit(_ready, self._calculation, step, shapes)
-        pool.submit(sys.setswitchinterval, USUAL_S)
-        pool.shutdown(wait=False)
+    def _is_of(self, calculation: Calculation) -> bool:
+        """Whether its steps are those of a calculation, with or without pretraining."""
+        named = calculation.identity and calculation.identity == self._calculation.identity
+        return calculation is self._calculation or bool(named)
+
+
+def _ready_for(calculation: Calculation, step: Step, shaped: Future[LoopState]) -> Step:
+    return _ready(calculation, step, shaped.result())
 
 
 def _ready(calculation: Calculation, step: Step, state: LoopState) -> Step:
@@ -76,6 +105,6 @@ def _ready(calculation: Calculation, step: Step, state: LoopState) -> Step:
     return executables.ready(calculation.identity, step, state)
 
 
-def _shape(x: jax.Array) -> jax.ShapeDtypeStruct:
+def shape_of(x: jax.Array) -> jax.ShapeDtypeStruct:
     """What a program knows of an array, which may be consumed meanwhile."""
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)

@@ -10,10 +10,12 @@ import numpy as np
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.observables import columns_of
 from vmcjob.rank import Rank
+from vmcjob.run.ahead import Steps
 from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
+from vmcjob.run.progress import steps_of
 from vmcjob.run.replica import Replica, open_shared
 from vmcjob.run.state import WALKERS
 from vmcjob.run.stop import StopRequest
@@ -27,6 +29,7 @@ from vmcjob.verdict import findings
 from vmcjob.vmc import ranks
 from vmcjob.vmc.casscf import ActiveSpace
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
+from vmcjob.vmc.phases import Phase as PhaseOfRun
 from vmcjob.vmc.warp import follow
 
 log = logging.getLogger("vmcjob")
@@ -51,10 +54,12 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     spec = read_own_spec(run_dir)
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
+    steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
     fitted = _recorded_start(store) if spec.pretrain.steps else None
     make_calculation = partial(build, start=fitted)
-    worker = Worker(spec, make_calculation, store, stop, heartbeat, start and start.arrays)
+    arrays = start and start.arrays
+    worker = Worker(spec, make_calculation, store, stop, heartbeat, arrays, steps)
     for line in describe_blocks(worker.calculation):
         log.info("%s", line)
     if worker.warning:
@@ -65,6 +70,12 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     if isinstance(store, RunStore) and (against := _findings(store, spec)):
         said.append(f"suspect: {'; '.join(against)}")
     return "; ".join(said)
+
+
+def _begin_steps(spec: JobSpec) -> Steps:
+    """Of a run that begins, before Hartree–Fock: programs for its steps do not depend on that."""
+    planned = {PhaseOfRun(phase) for phase, n_steps in steps_of(spec).items() if n_steps}
+    return Steps.before_all(build(spec), planned)
 
 
 def _findings(store: RunStore, spec: JobSpec) -> tuple[str, ...]:

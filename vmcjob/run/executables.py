@@ -47,6 +47,8 @@ MISSED: Final = "/jax/compilation_cache/cache_misses"
 
 log = logging.getLogger("vmcjob")
 _heard = threading.local()
+_one_by_one = threading.Lock()
+_made_once: dict[str, Compiled] = {}
 
 
 def identity(spec: JobSpec, policy: RetryPolicy) -> str:
@@ -98,9 +100,13 @@ def once(identity: str, function: Callable[..., Tree]) -> Callable[..., Tree]:
         if not can_be_ready():
             return program(*arguments)
         lower = partial(program.lower, *arguments)
-        return _made(identity, function.__name__, arguments, lower)(*arguments)
+        name = _name(identity, function.__name__, arguments)
+        with _one_by_one:  # whoever makes programs ahead wants the same one
+            if name not in _made_once:
+                _made_once[name] = _made(identity, function.__name__, arguments, lower)
+        return _made_once[name](*arguments)
 
-    return call
+    return call if identity else program
 
 
 def _made(

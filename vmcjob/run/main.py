@@ -1,5 +1,6 @@
 """One attempt at one run, from its lock to its outcome and exit code; JAX comes in between."""
 
+import gc
 import logging
 import os
 import sys
@@ -179,6 +180,7 @@ def _outcome(
         startup.import_jax(_spec_at(run_dir))
         from vmcjob.run.attempt import attempt, join
 
+        gc.freeze()  # modules stay: to look for garbage in them takes a tenth of a start
         join(rank)
         startup.find_devices()
         message = attempt(run_dir, stop, heartbeat)

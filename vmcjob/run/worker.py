@@ -59,10 +59,11 @@ class Worker:
         stop: StopRequest,
         heartbeat: HeartbeatWriter,
         start: Mapping[str, np.ndarray] | None = None,
+        steps: Steps | None = None,  # that are being made ready already
     ) -> None:
         """Begin with the checkpoint `start` of another run, unless there is one of this run."""
         self._spec, self._make_calculation, self._store = spec, make_calculation, store
-        self._stop, self._heartbeat, self._start = stop, heartbeat, start
+        self._stop, self._heartbeat, self._start, self._steps = stop, heartbeat, start, steps
         self._looks, self._planned = Looks(spec), steps_of(spec)
         self._rollbacks = [Rollback.from_json(record) for record in store.rollbacks]
         self._begin()
@@ -136,7 +137,7 @@ class Worker:
 
     def _run_each_phase(self) -> None:
         phases, current = list(PhaseOfRun), PhaseOfRun(self.position.phase)
-        steps = Steps(self.calculation, current, self.position.state)
+        steps = self._steps or Steps.during(self.calculation, current, self.position.state)
         for name in phases[phases.index(current) :]:
             phase = Phase(name)
             if phase is not self.position.phase:

@@ -73,6 +73,16 @@ def replicate(tree: Tree) -> Tree:
     return jax.device_put(jax.tree.map(copies, tree), _sharding())
 
 
+def on_each(shapes: Tree) -> Tree:
+    """Of arrays whose slices, one on each device of this process, have these shapes."""
+    n_devices, sharding = jax.local_device_count(), _sharding()
+
+    def on_all(x: Any) -> Any:  # Any: whatever has a shape and a dtype
+        return jax.ShapeDtypeStruct((n_devices, *x.shape), x.dtype, sharding=sharding)
+
+    return jax.tree.map(on_all, shapes)
+
+
 def unreplicate(tree: Tree) -> Tree:
     """The first device's copy of every leaf, on the host."""
 

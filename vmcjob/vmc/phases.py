@@ -14,14 +14,15 @@ from typing import Any, Final
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import Array
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import WaveFunction
-from vmcjob.vmc.contracts import ChainState, LoopState, Params, StepInfo
+from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Params, StepInfo
 from vmcjob.vmc.loop import Step, Vmc, iterate
 from vmcjob.vmc.pretrain import Pretraining
-from vmcjob.vmc.streams import Stream
-from vmcjob.vmc.system import Home, System, energy_bound, initial_positions
+from vmcjob.vmc.streams import Stream, stream_key
+from vmcjob.vmc.system import Home, System, deviates, energy_bound, initial_positions
 
 
 class Phase(StrEnum):
@@ -35,7 +36,7 @@ class Phase(StrEnum):
     EVALUATE = "evaluate"  # energies and observables are measured
 
 
-Once = Callable[[Callable[..., Params]], Callable[..., Params]]
+Once = Callable[[Callable[..., Any]], Callable[..., Any]]
 """What makes a program of a function that is called once."""
 
 
@@ -63,10 +64,8 @@ class Calculation:
 
         Depends on the seed alone, not on the number of devices.
         """
-        root = jax.random.fold_in(jax.random.key(self.vmc.seed), Stream.INITIAL)
-        key_params, key_walkers = jax.random.split(root)
-        r = initial_positions(self.system, key_walkers, self.n_walkers, homes=self.homes)
-        params = self.once(self.ansatz.init)(key_params, r[0], self.vmc.nuclei)
+        params, xi = self._begun()
+        r = initial_positions(self.system, xi, homes=self.homes)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width, devices.shard(np.zeros(len(r), np.int32)))
@@ -74,6 +73,27 @@ class Calculation:
         return LoopState(
             devices.replicate(params), devices.replicate(memory), chain, devices.replicate(average)
         )
+
+    def shapes(self) -> LoopState:
+        """The states that follow pretraining, as `jax.ShapeDtypeStruct`; there need be none yet."""
+        params, xi = self._begun()
+        memory = jax.eval_shape(self.vmc.optimizer.init, params)
+        n_own, shape = self.n_walkers // devices.count(), jax.ShapeDtypeStruct
+        r: Any = shape((n_own, *xi.shape[1:]), xi.dtype)
+        width: Any = shape((), xi.dtype)
+        age: Any = shape((n_own,), np.int32)
+        average = params if self.vmc.average_from is not None else None
+        return devices.on_each(LoopState(params, memory, ChainState(r, width, age), average))
+
+    def _begun(self) -> tuple[Params, Array]:
+        key = stream_key(self.vmc.seed, Stream.INITIAL)
+        return self.once(self.begin)(key, self.vmc.nuclei)
+
+    def begin(self, key: Array, nuclei: Nuclei) -> tuple[Params, Array]:
+        """Parameters, and normal deviates for the walkers' places: one program for all of it."""
+        key_params, key_walkers = jax.random.split(key)
+        xi = deviates(self.system, key_walkers, self.n_walkers)
+        return self.ansatz.init(key_params, xi[0], nuclei), xi
 
     def after_pretraining(self, state: LoopState) -> LoopState:
         """The same parameters and walkers, and the optimizer of VMC before its first update."""

@@ -1,7 +1,6 @@
 """What is simulated: nuclei, charges, electrons and spins in atomic units, and where they start."""
 
 from dataclasses import dataclass
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -10,7 +9,6 @@ import numpy as np
 from jax import Array
 from jaxtyping import Float
 
-from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import Nuclei
 
 
@@ -132,22 +130,25 @@ def _apportioned(
     return whole
 
 
+def deviates(system: System, key: Array, n_walkers: int) -> Float[Array, "walker elec 3"]:
+    """Normal deviates for the places of so many walkers."""
+    return jax.random.normal(key, (n_walkers, system.n_electrons, 3))
+
+
 def initial_positions(
     system: System,
-    key: Array,
-    n_walkers: int,
+    xi: Float[Array, "walker elec 3"],
     spread: float = 1.0,
     homes: list[Home] | None = None,
 ) -> Float[np.ndarray, "walker elec 3"]:
     """A batch of walkers in bohr: each electron normally distributed around its home nucleus.
 
-    With a standard deviation of spread / Z, Z the charge that it sees there, which is the size of
-    its orbital: an electron much farther out would be where ψ underflows, and nothing leads back.
-    Homes are those of `find_homes` unless given.
+    By the `deviates` ξ, with a standard deviation of spread / Z, Z the charge that it sees there,
+    which is the size of its orbital: an electron much farther out would be where ψ underflows, and
+    nothing leads back. Homes are those of `find_homes` unless given.
     """
     homes = homes or find_homes(system)
-    normal = partial(jax.random.normal, shape=(n_walkers, system.n_electrons, 3))
-    xi = np.asarray(devices.run_once(normal)(key))
-    centres = np.array(system.nuclei, xi.dtype)[[home.nucleus for home in homes]]
-    sizes = xi.dtype.type(spread) / np.array([[home.charge] for home in homes], xi.dtype)
-    return centres + sizes * xi  # by NumPy: none of this is worth a program
+    dtype = np.dtype(xi.dtype)
+    centres = np.array(system.nuclei, dtype)[[home.nucleus for home in homes]]
+    sizes = dtype.type(spread) / np.array([[home.charge] for home in homes], dtype)
+    return centres + sizes * np.asarray(xi)  # by NumPy: none of this is worth a program
