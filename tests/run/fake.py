@@ -167,6 +167,7 @@ class WellCalculation:
     pretraining: HarmonicWell | None
     spec: JobSpec
     energy_bound: float = 0.0  # hartree
+    identity: str = ""  # nothing is compiled
 
     def initial_state(self) -> LoopState:
         """Depends on the seed alone."""
@@ -180,6 +181,10 @@ class WellCalculation:
         params = devices.replicate({"a": np.float64(0.5)})
         average = None if average_from(self.spec) is None else {"a": np.float64(0.5)}
         return self.after_pretraining(LoopState(params, None, chain, devices.replicate(average)))
+
+    def shapes(self) -> LoopState:
+        """Nobody compiles anything for them."""
+        return self.initial_state()
 
     def step_of(self, phase: Phase) -> Step:
         """Those of the well; its pretraining is one too."""
