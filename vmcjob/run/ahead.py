@@ -1,4 +1,4 @@
-"""Programs that a run needs next are made ready while it is still busy with an earlier phase."""
+"""Programs that a run needs next are made ready while it is still busy with what comes before."""
 
 import logging
 import sys
@@ -35,13 +35,11 @@ class Steps:
 
         Args:
             calculation: whose.
-            phases: which, where programs can be made ready before they are called.
+            phases: which; none where programs cannot be made ready before they are called.
             shapes: of the states of these phases, as `Calculation.shapes` has them.
         """
         self._calculation = calculation
         self._ahead: dict[Phase, tuple[Step, Future[Step]]] = {}
-        if not executables.can_be_ready():
-            return
         steps = {phase: calculation.step_of(phase) for phase in phases}
         if not steps:
             return
@@ -57,14 +55,14 @@ class Steps:
     @classmethod
     def before_all(cls, calculation: Calculation, planned: Iterable[Phase]) -> "Steps":
         """Before there is a state, or anything to pretrain to."""
-        phases = [phase for phase in FIRST if phase in planned]
+        phases = [phase for phase in _first() if phase in planned]
         return cls(calculation, phases, calculation.shapes)
 
     @classmethod
     def during(cls, calculation: Calculation, current: Phase, state: LoopState) -> "Steps":
         """Begin with the phases after the `current` one, whose first state is given."""
         phases = list(Phase)
-        later = [phase for phase in FIRST if phases.index(phase) > phases.index(current)]
+        later = [phase for phase in _first() if phases.index(phase) > phases.index(current)]
         if later and current is Phase.PRETRAIN:
             state = calculation.after_pretraining(state)
         shapes = jax.tree.map(shape_of, state)
@@ -92,6 +90,10 @@ class Steps:
         """Whether its steps are those of a calculation, with or without pretraining."""
         named = calculation.identity and calculation.identity == self._calculation.identity
         return calculation is self._calculation or bool(named)
+
+
+def _first() -> tuple[Phase, ...]:
+    return FIRST if executables.can_be_ready() else ()
 
 
 def _ready_for(calculation: Calculation, step: Step, shaped: Future[LoopState]) -> Step:
