@@ -19,6 +19,7 @@ from tests.run import fake
 from tests.run.harness import HELIUM, PROGRAM, assert_same, finish, make_run, results, start
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.store import RunStore
+from vmcjob.vmc.kfac_layers import load
 
 SHORT = HELIUM.replace('kind = "sr"\ncg_iterations = 3\n', 'kind = "{}"\n').replace("60", "100")
 
@@ -49,7 +50,7 @@ def test_a_run_killed_at_random_moments_ends_as_if_left_alone(
     energies to the last bit, and another one begins; so does the last.
     """
     if kind == "kfac":
-        pytest.importorskip("kfac_jax")
+        load()  # or skip
     moments = random.Random(f"{kind} on {n_devices} after {first_kill}")
     for name in ("compiled", "undisturbed"):  # those to be killed need not compile either
         undisturbed = make_run(tmp_path / name, SHORT.format(kind))

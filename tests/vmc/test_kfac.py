@@ -270,6 +270,7 @@ def test_one_update_is_the_same_on_one_and_on_two_devices(tmp_path: Path) -> Non
 
 def _update_in_new_process(n_devices: int, folder: Path) -> np.ndarray:
     """The second of two updates, in a process with so many CPU devices."""
+    load()  # or skip
     environment = os.environ | {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
         "JAX_ENABLE_X64": "1",
