@@ -115,6 +115,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 
 
+@pytest.fixture
+def on_cpus() -> None:
+    """What is tested is done for CPUs alone."""
+    if (other := jax.default_backend()) != "cpu":
+        pytest.skip(f"on a {other} it is not done")
+
+
 @pytest.fixture(autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
     """A user of its own for each test: all runs of one user on one machine share its slots."""

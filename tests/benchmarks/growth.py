@@ -94,7 +94,8 @@ def seconds_of(spec: JobSpec, n_rounds: int) -> Row:
     stepping = Stepping(vmc, state)
     calls = parts(vmc, state) | {STEP: stepping}
     seconds = fastest(calls, n_rounds, clock=time.process_time)
-    assert np.isfinite(devices.unreplicate(stepping())), "no training goes on like this"
+    info: Any = devices.unreplicate(stepping())
+    assert info.is_finite, "no training goes on like this"
     n_params = sum(leaf.size for leaf in jax.tree.leaves(begin.params))
     return {"parameters": n_params, "seconds": seconds}
 

@@ -75,6 +75,7 @@ def test_its_laplacian_is_that_of_jax(n: int, float64) -> None:
     np.testing.assert_allclose(found.gradient, gradients, rtol=1e-8)
 
 
+@pytest.mark.usefixtures("on_cpus")
 @pytest.mark.parametrize("n", ELIMINATED)
 def test_the_rule_for_determinants_knows_it(n: int) -> None:
     """Alone and of a batch: the walk along derivatives would be many times slower."""

@@ -3,6 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
 from vmcjob import fwdlap
 from vmcjob.fwdlap.kept import kept_for, kept_in_order
@@ -12,6 +13,7 @@ def _joined(keep):
     return lambda x, y: jnp.concatenate([keep(jnp.tanh(x)), y], axis=1)
 
 
+@pytest.mark.usefixtures("on_cpus")
 def test_what_is_kept_is_in_nobody_elses_loop() -> None:
     """A tanh that goes into a concatenation is in its loop; one that is kept has its own."""
     x, y = jnp.linspace(-1.0, 1.0, 600).reshape(50, 12), jnp.ones((50, 4))
@@ -33,6 +35,7 @@ def test_trees_and_derivatives_pass() -> None:
     np.testing.assert_allclose(found, 3 * x**2, rtol=1e-6)
 
 
+@pytest.mark.usefixtures("on_cpus")
 def test_an_array_is_in_another_order_before_it_is_reshaped() -> None:
     """A copy in a loop with what reshapes it would look for each number by dividing."""
     x = jnp.arange(2.0 * 30 * 10 * 32).reshape(2, 30, 10, 4, 8)
@@ -49,6 +52,7 @@ def test_an_array_is_in_another_order_before_it_is_reshaped() -> None:
     np.testing.assert_allclose(program(x)[..., 0], expected, rtol=1e-5)
 
 
+@pytest.mark.usefixtures("on_cpus")
 def test_a_jacobian_is_copied_where_its_rows_become_columns() -> None:
     """What comes next may reshape it. Where rows only change places, nothing is copied."""
     x, weights = jnp.linspace(-1.0, 1.0, 6), jnp.cos(jnp.arange(6.0 * 24)).reshape(6, 24)
@@ -65,6 +69,7 @@ def test_a_jacobian_is_copied_where_its_rows_become_columns() -> None:
     assert copies((0, 2, 1)) == copies((1, 0, 2)) + 1
 
 
+@pytest.mark.usefixtures("on_cpus")
 def test_only_what_grows_much_is_kept_for_a_shape() -> None:
     """And numbers alone never are."""
 

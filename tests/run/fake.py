@@ -24,7 +24,7 @@ from vmcjob.spec import JobSpec
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, Trust, UpdateInfo
 from vmcjob.vmc.hartree_fock import HartreeFock
-from vmcjob.vmc.loop import Step
+from vmcjob.vmc.loop import Index, Step
 from vmcjob.vmc.phases import Calculation, Phase
 from vmcjob.vmc.pretrain import PretrainInfo
 from vmcjob.vmc.streams import Stream
@@ -63,7 +63,7 @@ class HarmonicWell:
         return self._make_step(self._pretrain, Stream.PRETRAIN)
 
     def _make_step(self, work: Callable[..., tuple[LoopState, Any]], kind: Stream) -> Step:
-        def step(state: LoopState, index: jax.Array) -> tuple[LoopState, Any]:
+        def step(state: LoopState, index: Index) -> tuple[LoopState, Any]:
             time.sleep(STEP_S)
             host = jax.tree.map(np.asarray, state)
             moved, acceptance = self._move(host, kind, int(index))

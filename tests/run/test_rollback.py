@@ -31,6 +31,7 @@ kind, phase, index, cause = sys.argv[1], sys.argv[2], int(sys.argv[3]), sys.argv
 import jax
 from tests.run import fake
 from vmcjob.cli import main
+from vmcjob.vmc import devices
 from vmcjob.vmc.loop import Vmc
 
 owner = {"real": Vmc, "fake": fake.HarmonicWell}[kind]
@@ -43,11 +44,12 @@ def make_unlucky_step(self):
         if now == index and cause == "out of memory" and self.chunk_divisor == 1:
             jax.numpy.zeros(2**45).block_until_ready()  # no machine has it; XLA says so
         state, info = step(state, now)
+        info = devices.unreplicate(info)
         if now == index and cause == "not finite" and self.retry == 0:
-            info = info._replace(is_finite=info.is_finite & False)
+            info = info._replace(is_finite=False)
         if index <= now < index + 5 and cause == "explosion" and self.retry == 0:
             info = info._replace(median=info.median + 100.0)
-        return state, info
+        return state, devices.replicate(info)
     return unlucky
 
 setattr(owner, f"{phase}_step", make_unlucky_step)

@@ -155,6 +155,7 @@ def test_double_precision_and_foreign_calls_are_seen(float64) -> None:
     assert program.calls - ON_THE_GPU
 
 
+@pytest.mark.usefixtures("on_cpus")
 def test_a_callback_is_not_lowered() -> None:
     """JAX itself refuses to."""
 

@@ -321,7 +321,7 @@ def training() -> Training:
     vmc, state = make_helium()
     done_so_far = Training([], {})
     for done in iterate(vmc.train_step(), state, 0, 200):
-        done_so_far.energies.append(float(done.info.energy[0]))
+        done_so_far.energies.append(float(devices.unreplicate(done.info).energy))
         if done.step + 1 in (3, 6):
             done_so_far.checkpoints[done.step + 1] = to_arrays(done.state)
     return done_so_far

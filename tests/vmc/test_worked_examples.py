@@ -120,7 +120,7 @@ def test_electrons_in_a_trap_are_trained_and_observed() -> None:
     slopes = []
     for done in iterate(vmc.train_step(), state, 0, 150):
         state = done.state
-        slopes.append(float(done.info.told["slope"][0]))
+        slopes.append(float(devices.unreplicate(done.info).told["slope"]))
     np.testing.assert_allclose(devices.unreplicate(state.params), OMEGA, rtol=1e-4)
     assert slopes[0] > 0.1
     assert abs(slopes[-1]) < 1e-4

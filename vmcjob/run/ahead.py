@@ -3,12 +3,16 @@
 import logging
 import sys
 from collections.abc import Callable, Iterable
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import cache
+from typing import NamedTuple
 
 import jax
 
 from vmcjob.run import executables
+from vmcjob.run.executables import Traced, trace
 from vmcjob.run.programs import COMPILER
+from vmcjob.run.stop import StopRequest
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.loop import Step, StepOfPhase
 from vmcjob.vmc.phases import Calculation, Phase
@@ -21,8 +25,18 @@ SWITCH_S = 5e-4
 """A thread that traces a program holds the interpreter for so long at most: a step of the phase at
 work takes several turns to dispatch, and Python's own 5 ms would be longer than many a step."""
 USUAL_S = sys.getswitchinterval()
+LOOK_S = 0.1
+"""Between looks for a stop, where there is nothing to do but wait."""
 
 log = logging.getLogger("vmcjob")
+
+
+class _Ahead(NamedTuple):
+    """A step that is being made ready: traced first, then compiled."""
+
+    step: Step
+    traced: Future[Traced]
+    made: Future[Step]
 
 
 class Steps:
@@ -39,24 +53,35 @@ class Steps:
             shapes: of the states of these phases, as `Calculation.shapes` has them.
         """
         self._calculation = calculation
-        self._ahead: dict[Phase, tuple[Step, Future[Step]]] = {}
+        self._ahead: dict[Phase, _Ahead] = {}
         steps = {phase: calculation.step_of(phase) for phase in phases}
         if not steps:
             return
         sys.setswitchinterval(SWITCH_S)
         # One thread: the current phase computes on the other processors.
         pool = ThreadPoolExecutor(1, COMPILER)
-        shaped = pool.submit(shapes)
         for phase, step in steps.items():
-            self._ahead[phase] = step, pool.submit(_ready_for, calculation, step, shaped)
+            if isinstance(step, StepOfPhase):
+                traced = pool.submit(trace, calculation.identity, step, shapes)
+                self._ahead[phase] = _Ahead(step, traced, pool.submit(_made, traced))
         pool.submit(sys.setswitchinterval, USUAL_S)
         pool.shutdown(wait=False)
 
     @classmethod
-    def before_all(cls, calculation: Calculation, planned: Iterable[Phase]) -> "Steps":
-        """Before there is a state, or anything to pretrain to."""
+    def before_all(
+        cls, calculation: Calculation, planned: Iterable[Phase], stop: StopRequest
+    ) -> "Steps":
+        """Before there is a state, or anything to pretrain to.
+
+        Returns when the first program, the longest, is traced and left to the compiler: threads
+        share one interpreter, and whatever else is traced would hold it up.
+        """
         phases = [phase for phase in _first() if phase in planned]
-        return cls(calculation, phases, calculation.shapes)
+        steps = cls(calculation, phases, cache(calculation.shapes))
+        first = [ahead.traced for ahead in steps._ahead.values()][:1]
+        while not stop.number and wait(first, LOOK_S).not_done:
+            pass
+        return steps
 
     @classmethod
     def during(cls, calculation: Calculation, current: Phase, state: LoopState) -> "Steps":
@@ -76,15 +101,16 @@ class Steps:
             phase: which.
             state: like those to come; not consumed.
         """
-        step, begun = self._ahead.pop(phase, (None, None))
-        if step is None or begun is None or not self._is_of(calculation):
+        ahead = self._ahead.pop(phase, None)
+        if ahead is None or not self._is_of(calculation):
             return _ready(calculation, calculation.step_of(phase), state)
-        if begun.cancel():  # its turn has not come: it is made ready here and now
-            return _ready(calculation, step, state)
-        if error := begun.exception():  # the step itself will tell
+        if ahead.traced.cancel():  # its turn has not come: it is made ready here and now
+            ahead.made.cancel()
+            return _ready(calculation, ahead.step, state)
+        if error := ahead.made.exception():  # the step itself will tell
             log.debug("%s was not compiled ahead: %s", phase, error)
-            return step
-        return begun.result()
+            return ahead.step
+        return ahead.made.result()
 
     def _is_of(self, calculation: Calculation) -> bool:
         """Whether its steps are those of a calculation, with or without pretraining."""
@@ -96,15 +122,15 @@ def _first() -> tuple[Phase, ...]:
     return FIRST if executables.can_be_ready() else ()
 
 
-def _ready_for(calculation: Calculation, step: Step, shaped: Future[LoopState]) -> Step:
-    return _ready(calculation, step, shaped.result())
-
-
 def _ready(calculation: Calculation, step: Step, state: LoopState) -> Step:
     """The step with its program compiled, where that can be had before it is called."""
     if not isinstance(step, StepOfPhase) or not executables.can_be_ready():
         return step
-    return executables.ready(calculation.identity, step, state)
+    return trace(calculation.identity, step, lambda: state).ready()
+
+
+def _made(traced: Future[Traced]) -> Step:
+    return traced.result().ready()
 
 
 def shape_of(x: jax.Array) -> jax.ShapeDtypeStruct:

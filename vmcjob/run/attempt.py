@@ -54,7 +54,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     spec = read_own_spec(run_dir)
     configure_jax(spec.numerics)
     start = _read_start(run_dir, spec)
-    steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec)
+    steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec, stop)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
     fitted = _recorded_start(store) if spec.pretrain.steps else None
     make_calculation = partial(build, start=fitted)
@@ -72,10 +72,10 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     return "; ".join(said)
 
 
-def _begin_steps(spec: JobSpec) -> Steps:
+def _begin_steps(spec: JobSpec, stop: StopRequest) -> Steps:
     """Of a run that begins, before Hartree–Fock: programs for its steps do not depend on that."""
     planned = {PhaseOfRun(phase) for phase, n_steps in steps_of(spec).items() if n_steps}
-    return Steps.before_all(build(spec), planned)
+    return Steps.before_all(build(spec), planned, stop)
 
 
 def _findings(store: RunStore, spec: JobSpec) -> tuple[str, ...]:

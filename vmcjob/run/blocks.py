@@ -38,7 +38,7 @@ def run_blocks(step: Step, state: LoopState, first: int, edges: Sequence[int]) -
             for done in iterate(step, state, first, last):
                 state = done.state
                 pending.append(done.info)
-            rows = [devices.unreplicate(info) for info in pending]
+            rows = devices.unreplicate(pending)
             seconds = time.monotonic() - began
             yield Block(last, state, rows, len(rows) / seconds if is_compiled else None)
             is_compiled = True

@@ -16,12 +16,13 @@ import threading
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import jax
+import jax.extend.backend
 import jax.monitoring
 import jax.numpy as jnp
 from jax.experimental import serialize_executable
@@ -47,7 +48,6 @@ MISSED: Final = "/jax/compilation_cache/cache_misses"
 
 log = logging.getLogger("vmcjob")
 _heard = threading.local()
-_one_by_one = threading.Lock()
 _made_once: dict[str, Compiled] = {}
 
 
@@ -66,25 +66,41 @@ def identity(spec: JobSpec, policy: RetryPolicy) -> str:
 
 
 def can_be_ready() -> bool:
-    """Whether programs may be made before they are called: one process computes on processors.
-
-    Ranks have to compile in step with each other, and on a GPU a compiler that tries kernels out
-    would do so while others are running.
-    """
-    return ranks.count() == 1 and jax.default_backend() == "cpu"
+    """Whether programs may be made before they are called: ranks have to compile in step."""
+    return ranks.count() == 1
 
 
-def ready(identity: str, step: StepOfPhase, state: LoopState) -> StepOfPhase:
-    """The step with its program as it was kept, or else compiled now, and kept.
+@dataclass(frozen=True)
+class Traced:
+    """A step whose program is kept, or else traced: what is left to do is not Python's."""
+
+    step: StepOfPhase
+    path: Path | None  # where its program is kept, if anywhere
+    lower: Callable[[], Lowered]  # at once, if it was traced
+
+    def ready(self) -> StepOfPhase:
+        """The step with its program as it was kept, or else compiled now, and kept."""
+        return replace(self.step, program=_made(self.path, self.lower, self.step.options))
+
+
+def trace(identity: str, step: StepOfPhase, state: Callable[[], LoopState]) -> Traced:
+    """Trace the step's program, unless it is kept.
 
     Args:
         identity: of the step's calculation; "": of one that keeps nothing.
         step: whose program it is about.
         state: of arrays, or of `jax.ShapeDtypeStruct`, like all states to come; not consumed.
     """
-    arguments = step.arguments(state)
-    program = _made(identity, step.name, arguments, lambda: step.lower(state), step.options)
-    return replace(step, program=program)
+    # Of one identity all states are alike: none is needed to find a program.
+    path = _path(_name(identity, step.name)) if identity else None
+
+    def lower() -> Lowered:
+        return step.lower(state())
+
+    if path is not None and path.exists():
+        return Traced(step, path, lower)
+    lowered = lower()
+    return Traced(step, path, lambda: lowered)
 
 
 def once(identity: str, function: Callable[..., Tree]) -> Callable[..., Tree]:
@@ -99,28 +115,20 @@ def once(identity: str, function: Callable[..., Tree]) -> Callable[..., Tree]:
     def call(*arguments: Any) -> Tree:
         if not can_be_ready():
             return program(*arguments)
-        lower = partial(program.lower, *arguments)
         name = _name(identity, function.__name__, arguments)
-        with _one_by_one:  # whoever makes programs ahead wants the same one
-            if name not in _made_once:
-                _made_once[name] = _made(identity, function.__name__, arguments, lower)
+        if name not in _made_once:
+            _made_once[name] = _made(_path(name), partial(program.lower, *arguments))
         return _made_once[name](*arguments)
 
     return call if identity else program
 
 
 def _made(
-    identity: str,
-    name: str,
-    arguments: tuple[Any, ...],
-    lower: Callable[[], Lowered],
-    options: dict[str, str | bool] | None = None,
+    path: Path | None, lower: Callable[[], Lowered], options: dict[str, str | bool] | None = None
 ) -> Compiled:
     """The program as it was kept, or else compiled now, and kept."""
-    folder = _folder()
-    if not identity or folder is None:
+    if path is None:
         return lower().compile(options)
-    path = folder / _name(identity, name, arguments)
     program = _read(path)
     if program is None:
         program, is_new = _compile(lower, options)
@@ -140,7 +148,8 @@ def _surroundings() -> tuple[Any, ...]:
     pyscf = os.environ.get("PYSCF_CONFIG_FILE", "~/.pyscf_conf.py")  # its norms of basis functions
     files = [_text(flags), _text(pyscf)]
     threads = os.environ.get("NPROC")  # of as many parts are the loops of a program
-    machine = processor(), device_names(), threads, platform.python_version()
+    backend = jax.extend.backend.get_backend().platform_version
+    machine = processor(), device_names(), backend, threads, platform.python_version()
     return sources.hexdigest(), versions(), machine, flags, files, sorted(told.items())
 
 
@@ -152,16 +161,16 @@ def _text(path: str) -> str | None:
         return None
 
 
-def _folder() -> Path | None:
-    """Where JAX keeps its programs, if it does."""
+def _path(name: str) -> Path | None:
+    """Where a program is kept: among JAX's, if it keeps any."""
     settings = jax.config.values
     folder = settings["jax_compilation_cache_dir"]
     if not folder or not settings["jax_enable_compilation_cache"]:
         return None
-    return path if (path := Path(folder)).is_dir() else None
+    return path / name if (path := Path(folder)).is_dir() else None
 
 
-def _name(identity: str, program: str, arguments: tuple[Any, ...]) -> str:
+def _name(identity: str, program: str, arguments: tuple[Any, ...] = ()) -> str:
     """Of a file: the same for the same program and arguments of the same kinds."""
     leaves, structure = jax.tree.flatten(arguments)
     kinds = [(leaf.shape, str(leaf.dtype)) for leaf in leaves]

@@ -61,11 +61,11 @@ class Stepping:
         """From a state after `n_steps` steps, on all devices; it is consumed."""
         self._step, self._state, self._n_steps = vmc.train_step(), state, n_steps
 
-    def __call__(self) -> Array:
-        """One step; its energy."""
+    def __call__(self) -> object:
+        """One step; what it reports, on its way."""
         self._state, info = self._step(self._state, jnp.asarray(self._n_steps))
         self._n_steps += 1
-        return info.energy
+        return info
 
 
 def time_step(

@@ -4,7 +4,10 @@ Where several processes share the walkers, the axis runs over the devices of all
 array with a device axis is a process's own part of it.
 """
 
+import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import jax
@@ -14,7 +17,44 @@ from jax import Array
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 AXIS = "device"
+WORD = np.dtype(np.uint32)
 Tree = TypeVar("Tree")
+
+
+@partial(
+    jax.tree_util.register_dataclass, data_fields=["words"], meta_fields=["structure", "kinds"]
+)
+@dataclass(frozen=True)
+class Packed:
+    """A tree of small arrays as one, bit for bit: on a GPU, to fetch one takes as long as many."""
+
+    words: Any  # of unsigned integers, on devices or on the host
+    structure: Any  # as `jax.tree.flatten` has it
+    kinds: tuple[tuple[tuple[int, ...], str], ...]  # shape and dtype of every leaf
+
+    def unpack(self, words: np.ndarray) -> Any:
+        """The tree, of its words on the host."""
+        leaves, first = [], 0
+        for shape, name in self.kinds:
+            dtype = np.dtype(name)
+            n_words = math.prod(shape) * max(dtype.itemsize // WORD.itemsize, 1)
+            own = words[first : first + n_words]
+            leaves.append((own != 0 if dtype.kind == "b" else own.view(dtype)).reshape(shape))
+            first += n_words
+        return jax.tree.unflatten(self.structure, leaves)
+
+
+def pack(tree: Any) -> Packed:
+    """A tree of booleans and numbers of 32 or 64 bits; inside pmap."""
+    leaves, structure = jax.tree.flatten(tree)
+    arrays = [jnp.asarray(leaf) for leaf in leaves]
+    kinds = tuple((x.shape, x.dtype.name) for x in arrays)
+    words = [jnp.ravel(_words(x)) for x in arrays]
+    return Packed(jnp.concatenate(words), structure, kinds)
+
+
+def _words(x: Array) -> Array:
+    return x.astype(WORD) if x.dtype.kind == "b" else jax.lax.bitcast_convert_type(x, WORD)
 
 
 def count() -> int:
@@ -84,12 +124,19 @@ def on_each(shapes: Tree) -> Tree:
 
 
 def unreplicate(tree: Tree) -> Tree:
-    """The first device's copy of every leaf, on the host."""
+    """The first device's copy of every leaf, on the host; of what is `Packed`, its tree."""
 
-    def take(leaf: Array) -> np.ndarray:
-        return np.asarray(leaf.addressable_shards[0].data)[0, ...]  # an array, also of a scalar
+    def take(leaf: Any) -> Any:
+        if isinstance(leaf, Packed):
+            return leaf.unpack(take(leaf.words))
+        return leaf[0, ...]  # an array, also of a scalar
 
-    return jax.tree.map(take, tree)
+    def is_packed(leaf: Any) -> bool:
+        return isinstance(leaf, Packed)
+
+    # All transfers are begun before the first one is waited for.
+    host = jax.device_get(jax.tree.map(lambda leaf: leaf.addressable_data(0), tree))
+    return jax.tree.map(take, host, is_leaf=is_packed)
 
 
 def mean(tree: Tree) -> Tree:

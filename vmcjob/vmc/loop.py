@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 from jax.stages import Lowered
 
@@ -29,8 +30,16 @@ from vmcjob.vmc.streams import Stream, device_key, step_key, stream_key
 from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
 
-Step = Callable[[LoopState, Array], tuple[LoopState, Any]]
-"""``(state, step index) -> (state, info)`` on all devices; state and info have a device axis."""
+Index = Array | np.int32
+"""Of a step within its phase, from 0; NumPy's is sooner on a device."""
+
+Step = Callable[[LoopState, Index], tuple[LoopState, Any]]
+"""``(state, step index) -> (state, info)`` on all devices.
+
+The state has a device axis; what is reported can be had by `devices.unreplicate`.
+"""
+
+FIRST = np.int32(0)
 
 MakeOptimizer = Callable[[LogPsi, LocalEnergies], Optimizer]
 """The optimizer of a wave function and a Hamiltonian whose nuclei are known."""
@@ -50,8 +59,13 @@ Program = Callable[[LoopState, Given], tuple[LoopState, Any]]
 
 
 def on_all_devices(step: Program) -> Program:
-    """The step of one device, on all of them; it consumes the state."""
-    return devices.pmap(step, donate_argnums=(0,))
+    """The step of one device, on all of them; it consumes the state, and packs what it reports."""
+
+    def packed(state: LoopState, now: Given) -> tuple[LoopState, devices.Packed]:
+        state, info = step(state, now)
+        return state, devices.pack(info)
+
+    return devices.pmap(packed, donate_argnums=(0,))
 
 
 @dataclass(frozen=True)
@@ -65,7 +79,7 @@ class StepOfPhase:
     tunes: Array
     options: dict[str, str | bool] | None = None  # of XLA, where the program is compiled by itself
 
-    def __call__(self, state: LoopState, index: Array) -> Any:
+    def __call__(self, state: LoopState, index: Index) -> Any:
         """Take one step; see `Step`."""
         return self.program(*self.arguments(state, index))
 
@@ -78,9 +92,9 @@ class StepOfPhase:
         program: Any = self.program
         return program.lower(*self.arguments(state))
 
-    def arguments(self, state: LoopState, index: Array | None = None) -> tuple[LoopState, Given]:
+    def arguments(self, state: LoopState, index: Index = FIRST) -> tuple[LoopState, Given]:
         """Of the program, for one of the steps."""
-        step = jnp.asarray(0) if index is None else index
+        step: Any = index  # an array inside
         return state, Given(self.stream, step, self.setting, self.tunes)
 
 
@@ -243,11 +257,11 @@ class Done(NamedTuple):
 
     step: int
     state: LoopState  # consumed by the next step
-    info: Any  # what the phase's step reports
+    info: Any  # what the phase's step reports, for `devices.unreplicate`
 
 
 def iterate(step: Step, state: LoopState, first: int, last: int) -> Iterator[Done]:
     """Steps `first` to `last` − 1 of a phase, one after the other."""
     for index in range(first, last):
-        state, info = step(state, jnp.asarray(index))
+        state, info = step(state, np.int32(index))
         yield Done(index, state, info)

@@ -64,7 +64,8 @@ class Calculation:
 
         Depends on the seed alone, not on the number of devices.
         """
-        params, xi = self._begun()
+        key = stream_key(self.vmc.seed, Stream.INITIAL)
+        params, xi = self.once(self.begin)(key, self.vmc.nuclei)
         r = initial_positions(self.system, xi, homes=self.homes)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
@@ -76,7 +77,9 @@ class Calculation:
 
     def shapes(self) -> LoopState:
         """The states that follow pretraining, as `jax.ShapeDtypeStruct`; there need be none yet."""
-        params, xi = self._begun()
+        # `begin` is not run: to compile it takes as long as to trace a third of a training step.
+        key = jax.eval_shape(lambda: stream_key(self.vmc.seed, Stream.INITIAL))
+        params, xi = jax.eval_shape(self.begin, key, self.vmc.nuclei)
         memory = jax.eval_shape(self.vmc.optimizer.init, params)
         n_own, shape = self.n_walkers // devices.count(), jax.ShapeDtypeStruct
         r: Any = shape((n_own, *xi.shape[1:]), xi.dtype)
@@ -84,10 +87,6 @@ class Calculation:
         age: Any = shape((n_own,), np.int32)
         average = params if self.vmc.average_from is not None else None
         return devices.on_each(LoopState(params, memory, ChainState(r, width, age), average))
-
-    def _begun(self) -> tuple[Params, Array]:
-        key = stream_key(self.vmc.seed, Stream.INITIAL)
-        return self.once(self.begin)(key, self.vmc.nuclei)
 
     def begin(self, key: Array, nuclei: Nuclei) -> tuple[Params, Array]:
         """Parameters, and normal deviates for the walkers' places: one program for all of it."""
