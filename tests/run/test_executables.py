@@ -173,6 +173,16 @@ def _changed_surroundings(tmp_path: Path, monkeypatch) -> Iterator[pytest.Monkey
     jax.config.update("jax_debug_infs", False)
 
 
+def test_what_steps_are_given_is_part_of_a_programs_name() -> None:
+    """CASSCF finds as many determinants as there are, at each geometry."""
+    names = {
+        executables._name("one", "pretrain", (np.zeros(shape, dtype),))
+        for shape in ((4, 3), (5, 3))
+        for dtype in (np.float32, np.float64)
+    }
+    assert len(names) == 4
+
+
 @pytest.fixture
 def cache(tmp_path: Path, monkeypatch) -> Path:
     """Of JAX, for the workers of one test."""

@@ -92,7 +92,7 @@ def trace(identity: str, step: StepOfPhase, state: Callable[[], LoopState]) -> T
         state: of arrays, or of `jax.ShapeDtypeStruct`, like all states to come; not consumed.
     """
     # Of one identity all states are alike: none is needed to find a program.
-    path = _path(_name(identity, step.name)) if identity else None
+    path = _path(_name(identity, step.name, step.given())) if identity else None
 
     def lower() -> Lowered:
         return step.lower(state())
@@ -107,7 +107,7 @@ def once(identity: str, function: Callable[..., Tree]) -> Callable[..., Tree]:
     """A function as a program that is called once, which the next run shall find as well.
 
     Args:
-        identity: as in `ready`; with it, the function's name has to say what it computes.
+        identity: as in `trace`; with it, the function's name has to say what it computes.
         function: of arrays.
     """
     program: Any = devices.run_once(function)
@@ -170,7 +170,7 @@ def _path(name: str) -> Path | None:
     return path / name if (path := Path(folder)).is_dir() else None
 
 
-def _name(identity: str, program: str, arguments: tuple[Any, ...] = ()) -> str:
+def _name(identity: str, program: str, arguments: tuple[Any, ...]) -> str:
     """Of a file: the same for the same program and arguments of the same kinds."""
     leaves, structure = jax.tree.flatten(arguments)
     kinds = [(leaf.shape, str(leaf.dtype)) for leaf in leaves]

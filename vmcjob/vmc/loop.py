@@ -81,7 +81,7 @@ class StepOfPhase:
 
     def __call__(self, state: LoopState, index: Index) -> Any:
         """Take one step; see `Step`."""
-        return self.program(*self.arguments(state, index))
+        return self.program(state, self.given(index))
 
     def lower(self, state: LoopState) -> Lowered:
         """The program, traced for states with these shapes, and ready to be compiled.
@@ -90,12 +90,12 @@ class StepOfPhase:
             state: of arrays, or of `jax.ShapeDtypeStruct`; it is not consumed.
         """
         program: Any = self.program
-        return program.lower(*self.arguments(state))
+        return program.lower(state, self.given())
 
-    def arguments(self, state: LoopState, index: Index = FIRST) -> tuple[LoopState, Given]:
-        """Of the program, for one of the steps."""
+    def given(self, index: Index = FIRST) -> Given:
+        """To the program, in one of the steps."""
         step: Any = index  # an array inside
-        return state, Given(self.stream, step, self.setting, self.tunes)
+        return Given(self.stream, step, self.setting, self.tunes)
 
 
 def step_of(
