@@ -79,6 +79,8 @@ class Steps:
         phases = [phase for phase in _first() if phase in planned]
         steps = cls(calculation, phases, cache(calculation.shapes))
         first = [ahead.traced for ahead in steps._ahead.values()][:1]
+        if first:
+            calculation.begun()  # in the meantime: most of it is the compiler's
         while not stop.number and wait(first, LOOK_S).not_done:
             pass
         return steps

@@ -64,8 +64,7 @@ class Calculation:
 
         Depends on the seed alone, not on the number of devices.
         """
-        key = stream_key(self.vmc.seed, Stream.INITIAL)
-        params, xi = self.once(self.begin)(key, self.vmc.nuclei)
+        params, xi = self.begun()
         r = initial_positions(self.system, xi, homes=self.homes)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
@@ -77,7 +76,7 @@ class Calculation:
 
     def shapes(self) -> LoopState:
         """The states that follow pretraining, as `jax.ShapeDtypeStruct`; there need be none yet."""
-        # `begin` is not run: to compile it takes as long as to trace a third of a training step.
+        # Not by `begun`: its program would have to be compiled first.
         key = jax.eval_shape(lambda: stream_key(self.vmc.seed, Stream.INITIAL))
         params, xi = jax.eval_shape(self.begin, key, self.vmc.nuclei)
         memory = jax.eval_shape(self.vmc.optimizer.init, params)
@@ -87,6 +86,10 @@ class Calculation:
         age: Any = shape((n_own,), np.int32)
         average = params if self.vmc.average_from is not None else None
         return devices.on_each(LoopState(params, memory, ChainState(r, width, age), average))
+
+    def begun(self) -> tuple[Params, Array]:
+        """What `begin` computes, by a program that is made once."""
+        return self.once(self.begin)(stream_key(self.vmc.seed, Stream.INITIAL), self.vmc.nuclei)
 
     def begin(self, key: Array, nuclei: Nuclei) -> tuple[Params, Array]:
         """Parameters, and normal deviates for the walkers' places: one program for all of it."""
