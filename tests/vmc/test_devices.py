@@ -25,7 +25,7 @@ def of_every_kind(x: Array) -> dict[str, Any]:
 
 @pytest.mark.parametrize("is_double", [False, True])
 def test_what_is_packed_comes_back_bit_for_bit(is_double: bool) -> None:
-    """As it would come back leaf by leaf, on one device and many."""
+    """As it would come back leaf by leaf."""
     number = np.array(np.pi, np.float64) if is_double else SIGNALLING[0]
     with jax.enable_x64(is_double):
         nothing = devices.replicate(jnp.zeros(()))

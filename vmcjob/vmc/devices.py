@@ -26,7 +26,11 @@ Tree = TypeVar("Tree")
 )
 @dataclass(frozen=True)
 class Packed:
-    """A tree of small arrays as one, bit for bit: on a GPU, to fetch one takes as long as many."""
+    """A tree of small arrays as one, bit for bit.
+
+    From a GPU every array takes a while to come, however small it is: the numbers of a step, one by
+    one, took longer than a step of a small system.
+    """
 
     words: Any  # of unsigned integers, on devices or on the host
     structure: Any  # as `jax.tree.flatten` has it
