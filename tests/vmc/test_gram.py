@@ -10,16 +10,16 @@ from jax import Array
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.centred_scores import CentredScores
-from vmcjob.vmc.gram import SolvedGram, solve_gram
+from vmcjob.vmc.gram import MIN_WALKERS, SolvedGram, solve_gram
 
 N_WALKERS = 96
 
 
-def make_scores(n_parameters: int, decades: float) -> np.ndarray:
+def make_scores(n_parameters: int, decades: float, n_walkers: int = N_WALKERS) -> np.ndarray:
     """Centred scores of which the squared singular values fall from 100 by so many decades."""
     random = np.random.default_rng(int(n_parameters + 10 * decades))
-    rank = min(N_WALKERS, n_parameters)
-    left, _ = np.linalg.qr(random.normal(size=(N_WALKERS, rank)))
+    rank = min(n_walkers, n_parameters)
+    left, _ = np.linalg.qr(random.normal(size=(n_walkers, rank)))
     right, _ = np.linalg.qr(random.normal(size=(n_parameters, rank)))
     scores = (left * 10.0 * np.logspace(0.0, -0.5 * decades, rank)) @ right.T
     return (scores - scores.mean(0)).astype(np.float32)
@@ -61,9 +61,9 @@ def exact_direction(scores: np.ndarray, rhs: np.ndarray, damping: float) -> np.n
     return wide.T @ np.linalg.solve(wide @ wide.T + damping * np.eye(len(wide)), rhs)
 
 
-def some_rhs() -> np.ndarray:
+def some_rhs(n_walkers: int = N_WALKERS) -> np.ndarray:
     """Centred, as local energies are."""
-    rhs = np.random.default_rng(0).normal(size=N_WALKERS)
+    rhs = np.random.default_rng(0).normal(size=n_walkers)
     return (rhs - rhs.mean()).astype(np.float32)
 
 
@@ -73,6 +73,30 @@ def test_the_direction_is_that_of_float64(n_parameters, n_devices, damping) -> N
     """To 1e-4 for conditions up to 1e7, with more walkers than parameters and with fewer."""
     scores, rhs = make_scores(n_parameters, decades=6.0), some_rhs()
     found = solve(scores, rhs, damping, n_devices)
+    exact = exact_direction(scores, rhs, damping)
+    assert np.linalg.norm(found.direction - exact) <= 1e-4 * np.linalg.norm(exact)
+    assert found.iterations <= 10
+
+
+@pytest.mark.parametrize("damping", [1e-1, 1e-2])
+@pytest.mark.parametrize("n_devices", [1, 2, 4])
+def test_a_part_of_the_matrix_leads_to_the_same_direction(n_devices, damping) -> None:
+    """Where walkers are many, and most eigenvalues below the damping."""
+    scores, rhs = make_scores(1500, 50.0, MIN_WALKERS), some_rhs(MIN_WALKERS)
+    found = solve(scores, rhs, damping, n_devices)
+    exact = exact_direction(scores, rhs, damping)
+    assert np.linalg.norm(found.direction - exact) <= 1e-4 * np.linalg.norm(exact)
+    assert found.shift == 0.0
+    assert found.iterations <= 10
+    # The factor of all of it would know of a tenth of that.
+    condition = 1.0 + np.linalg.norm(scores.astype(float), 2) ** 2 / damping
+    assert 0.3 * condition <= found.condition <= condition
+
+
+@pytest.mark.parametrize("damping", [1e-1, 1e-5])
+def test_where_a_part_says_too_little_all_of_it_is_factorised(damping) -> None:
+    scores, rhs = make_scores(2000, 6.0, MIN_WALKERS), some_rhs(MIN_WALKERS)
+    found = solve(scores, rhs, damping)
     exact = exact_direction(scores, rhs, damping)
     assert np.linalg.norm(found.direction - exact) <= 1e-4 * np.linalg.norm(exact)
     assert found.iterations <= 10
@@ -120,11 +144,12 @@ def test_a_matrix_without_a_factor_is_shifted_and_solved_all_the_same() -> None:
     assert np.linalg.norm(scores @ (found.direction - exact)) <= 0.1 * np.linalg.norm(rhs)
 
 
-def test_the_condition_is_a_lower_bound() -> None:
-    scores = make_scores(2000, decades=3.0)
-    found = solve(scores, some_rhs(), 1e-2)
+@pytest.mark.parametrize(("n_walkers", "decades"), [(N_WALKERS, 3.0), (MIN_WALKERS, 60.0)])
+def test_the_condition_is_a_lower_bound(n_walkers, decades) -> None:
+    scores = make_scores(2000, decades, n_walkers)
+    found = solve(scores, some_rhs(n_walkers), 1e-2)
     eigenvalues = np.linalg.eigvalsh(
-        scores.astype(np.float64) @ scores.T + 1e-2 * np.eye(N_WALKERS)
+        scores.astype(np.float64) @ scores.T + 1e-2 * np.eye(n_walkers)
     )
     assert 10.0 < found.condition <= 1.01 * eigenvalues[-1] / eigenvalues[0]
 
@@ -135,9 +160,10 @@ def test_nothing_to_solve_is_solved_by_nothing() -> None:
     assert found.iterations == 0.0
 
 
+@pytest.mark.parametrize("n_walkers", [N_WALKERS, MIN_WALKERS])
 @pytest.mark.parametrize("where", ["scores", "rhs"])
-def test_what_is_not_a_number_ends(where: str) -> None:
+def test_what_is_not_a_number_ends(where: str, n_walkers: int) -> None:
     """And remains visible, so that the step is refused."""
-    scores, rhs = make_scores(50, 2.0), some_rhs()
+    scores, rhs = make_scores(50, 2.0, n_walkers), some_rhs(n_walkers)
     (scores if where == "scores" else rhs)[3] = np.nan
     assert not np.isfinite(solve(scores, rhs, 1e-3).direction).all()

@@ -3,6 +3,7 @@
 Sampling and local energies are parts of every step. SPRING and MinSR cannot do without scores, the
 Gram matrix of these, and one factorisation of it with one solution; SR not without scores. What a
 step has beside its parts is its rest: clipping, products with scores, iterations, the update.
+It is below zero where a step makes do with a part of the Gram matrix (`gram`).
 """
 
 import math

@@ -82,13 +82,23 @@ class CentredScores:
 
     def gram(self) -> Gram:
         """O Oᵀ on and above its diagonal; below it, whatever was at hand."""
-        of_factors, of_scores = [], [_upper_product(self.columns)]
+        return self._products(None)
+
+    def gram_columns(self, n: int) -> Float[Array, "every some"]:
+        """The first n columns of O Oᵀ, less their mean."""
+        columns = self._products(n)
+        return columns - jnp.mean(columns, axis=1, keepdims=True)
+
+    def _products(self, n: int | None) -> Float[Array, "every some"]:
+        """O Oᵀ as in `gram`, or its first n columns, all of which may lack the same one."""
+        of_factors, of_scores = [], [_product(self.columns, n)]
         for own in self.factors:
             every = Factors(*map(devices.concatenate, own))
             if _is_for_factors(own):
-                of_factors.append(_products_of_factors(own, every))
+                some = Factors(*(x[:n] for x in every))
+                of_factors.append(_products_of_factors(own, some))
             else:
-                of_scores.append(_products_of_scores(every))
+                of_scores.append(_products_of_scores(every, n))
         gram = devices.total(sum(of_scores[1:], of_scores[0]))
         if not of_factors:
             return gram
@@ -144,6 +154,11 @@ def centred_scores(
     )
 
 
+def _product(x: Float[Array, "every column"], n: int | None) -> Float[Array, "every some"]:
+    """x xᵀ as in `_upper_product`, or its first n columns."""
+    return _upper_product(x) if n is None else jnp.matmul(x, x[:n].T, precision=HIGHEST)
+
+
 def _upper_product(x: Float[Array, "every column"]) -> Gram:
     """x xᵀ on and above its diagonal, in bands of rows that begin where their diagonal does."""
     n_rows = -(-len(x) // max(2, min(MAX_BANDS, len(x) // BAND_ROWS)))
@@ -162,28 +177,28 @@ def _is_for_factors(own: Factors) -> bool:
     return n_rows**2 * (n_left + n_right + SUM_COST) < n_left * n_right
 
 
-def _products_of_factors(own: Factors, every: Factors) -> Float[Array, "walker every"]:
-    """Σ_kl (a_k · a'_l) (b_k · b'_l) of this device's walkers with all, not centred."""
-    n_every, n_rows, _ = every.a.shape
+def _products_of_factors(own: Factors, some: Factors) -> Float[Array, "walker some"]:
+    """Σ_kl (a_k · a'_l) (b_k · b'_l) of this device's walkers with some of all, not centred."""
+    n_some, n_rows, _ = some.a.shape
     if n_rows == 1:
         a, b = (
             jnp.matmul(x[:, 0], y[:, 0].T, precision=HIGHEST)
-            for x, y in zip(own, every, strict=True)
+            for x, y in zip(own, some, strict=True)
         )
         return a * b
 
-    def of_one(one: Factors) -> EveryWalker:
+    def of_one(one: Factors) -> Float[Array, " some"]:
         a, b = (
             jnp.einsum("ki,nli->kln", x, y, precision=HIGHEST)
-            for x, y in zip(one, every, strict=True)
+            for x, y in zip(one, some, strict=True)
         )
         return jnp.sum(a * b, axis=(0, 1))
 
-    return map_walkers(of_one, own, 2 * n_rows**2 * n_every * own.a.dtype.itemsize)
+    return map_walkers(of_one, own, 2 * n_rows**2 * n_some * own.a.dtype.itemsize)
 
 
-def _products_of_scores(every: Factors) -> Gram:
-    """The centred scores of some of the rows of the kernel's matrix, as in `_upper_product`.
+def _products_of_scores(every: Factors, n: int | None) -> Float[Array, "every some"]:
+    """The centred scores of some of the rows of the kernel's matrix, as in `_product`.
 
     As many rows at a time as are a chunk; all devices' add up to those of the kernel.
     """
@@ -196,12 +211,12 @@ def _products_of_scores(every: Factors) -> Gram:
     own = jax.lax.dynamic_slice_in_dim(padded, devices.index() * n_own, n_own, axis=2)
     blocks = jnp.moveaxis(own.reshape(n_every, n_rows, n_blocks, -1), 2, 0)
 
-    def add(gram: Gram, block: Float[Array, "every row left"]) -> tuple[Gram, None]:
+    def add(found: Array, block: Float[Array, "every row left"]) -> tuple[Array, None]:
         scores = jnp.einsum("nki,nko->nio", block, every.b, precision=HIGHEST)
         scores = scores.reshape(n_every, -1)
-        return gram + _upper_product(scores - jnp.mean(scores, axis=0)), None
+        return found + _product(scores - jnp.mean(scores, axis=0), n), None
 
-    none = jnp.zeros((n_every, n_every), own.dtype)
+    none = jnp.zeros((n_every, n or n_every), own.dtype)
     return jax.lax.scan(add, none, blocks)[0]
 
 

@@ -7,6 +7,10 @@ shifted further where there is none, is therefore only the preconditioner of con
 O (Oᵀ v) + λ v, which squares nothing: some iterations, each of which reads the scores twice, stand
 for a product in float64.
 
+Few eigenvalues are larger than λ where many walkers see the same few things. A part of the matrix
+knows these: an eighth of its columns then makes a preconditioner (Nyström's), and ten iterations
+take the place of the other columns and their factorisation.
+
 Wanted is the direction Oᵀ w, and w is up to |b| / λ long where no scores explain b: its rounding
 alone would show in the product. So the iterations carry along the direction instead of w, and mend
 its rounding as part of the residual b − λ w − O (Oᵀ w).
@@ -20,33 +24,108 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Float
 
-from vmcjob.vmc.centred_scores import CentredScores, EveryWalker, Gram, Parts
+from vmcjob.vmc.centred_scores import HIGHEST, CentredScores, EveryWalker, Gram, Parts
 
 TOLERANCE = 1e-6
 """Of the residual, relative to b."""
 MAX_ITERATIONS = 30
 MAX_SHIFTS = 8
 
+MIN_WALKERS = 1024
+"""From which on a part of the Gram matrix is tried: of fewer, all of it costs little."""
+PART = 8
+"""As many columns are tried as this goes into the number of walkers; as many pivots judge them."""
+MAX_LEFT = 400.0
+"""Of the trace, in λ, that may be left: up to there, some twenty iterations cost less than G."""
+SAFETY = 4.0
+"""Rounding that the diagonal of a part may have."""
+
 
 class SolvedGram(NamedTuple):
     """Oᵀ (O Oᵀ + λ)⁻¹ b, and how it was come by."""
 
     direction: Parts
-    condition: Float[Array, ""]  # lower bound of that of the matrix that was factorised
+    condition: Float[Array, ""]  # lower bound of that of the matrix plus λ, and plus its shift
     shift: Float[Array, ""]  # its diagonal had beyond λ, as there was no Cholesky factor without
     iterations: Float[Array, ""]  # of CG
 
 
 def solve_gram(scores: CentredScores, rhs: EveryWalker, damping: float | Array) -> SolvedGram:
-    """Oᵀ (O Oᵀ + λ)⁻¹ b with the walkers of all devices as rows; inside pmap.
+    """Oᵀ (O Oᵀ + λ)⁻¹ b with the walkers of all devices as rows; inside pmap."""
+    found = _preconditioner(scores, damping)
+    end = _conjugate_gradients(scores, damping, found.solve, rhs)
+    iterations = end.n_iterations.astype(rhs.dtype)
+    return SolvedGram(end.direction, found.condition, found.shift, iterations)
 
-    With the Cholesky factor U, the condition number is at least max U_ii² / min U_ii².
+
+class _Preconditioner(NamedTuple):
+    """Something like (O Oᵀ + λ)⁻¹, and what is told of how it was come by."""
+
+    solve: Callable[[EveryWalker], EveryWalker]
+    condition: Float[Array, ""]
+    shift: Float[Array, ""]
+
+
+def _preconditioner(scores: CentredScores, damping: float | Array) -> _Preconditioner:
+    """Of a part of the Gram matrix where that says enough about it, else of all of it."""
+
+    def factorise() -> _Factored:
+        return _factorise(scores.gram(), damping)
+
+    def leave_out() -> _Factored:
+        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(factorise))
+
+    if len(scores.columns) < MIN_WALKERS:
+        whole = factorise()
+        return _Preconditioner(whole.solve, whole.condition, whole.shift)
+    part = _nystrom(scores, damping)
+    whole = jax.lax.cond(part.is_enough, leave_out, factorise)
+
+    def solve(v: EveryWalker) -> EveryWalker:
+        return jax.lax.cond(part.is_enough, part.solve, whole.solve, v)
+
+    condition = jnp.where(part.is_enough, part.condition, whole.condition)
+    return _Preconditioner(solve, condition, whole.shift)
+
+
+class _Nystrom(NamedTuple):
+    """B Bᵀ + λ for a Gram matrix plus λ."""
+
+    transposed: Float[Array, "some every"]  # Bᵀ
+    upper: Float[Array, "some some"]  # Cholesky factor of Bᵀ B + λ
+    damping: Float[Array, ""]  # λ
+    is_enough: Bool[Array, ""]
+
+    @property
+    def condition(self) -> Float[Array, ""]:
+        """As in `SolvedGram`: the smallest eigenvalue is λ, that of what centred scores lack."""
+        return jnp.max(jnp.diagonal(self.upper)) ** 2 / self.damping
+
+    def solve(self, v: EveryWalker) -> EveryWalker:
+        """(B Bᵀ + λ)⁻¹ v = (v − B (Bᵀ B + λ)⁻¹ Bᵀ v) / λ."""
+        inner = jnp.matmul(self.transposed, v, precision=HIGHEST)
+        inner = jax.scipy.linalg.cho_solve((self.upper, False), inner)
+        return (v - jnp.matmul(inner, self.transposed, precision=HIGHEST)) / self.damping
+
+
+def _nystrom(scores: CentredScores, damping: float | Array) -> _Nystrom:
+    """With G = O Oᵀ and some walkers Ω: G Ω (Ωᵀ G Ω)⁻¹ Ωᵀ G = B Bᵀ (arXiv:2110.02820).
+
+    A pivot of the Cholesky factor of Ωᵀ G Ω is what the walkers before leave of a walker's diagonal
+    element. The last ones tell about what all of them leave of the trace of G: over λ, a bound of
+    the condition number that is left to the iterations.
     """
-    factored = _factorise(scores.gram(), damping)
-    end = _conjugate_gradients(scores, damping, factored.solve, rhs)
-    diagonal = jnp.diagonal(factored.upper)
-    condition = (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
-    return SolvedGram(end.direction, condition, factored.shift, end.n_iterations.astype(rhs.dtype))
+    n_every = len(scores.columns)
+    n = n_every // PART
+    columns = scores.gram_columns(n)
+    square = columns[:n] - jnp.mean(columns[:n], axis=0)
+    one, rounding = jnp.eye(n, dtype=square.dtype), jnp.finfo(square.dtype).eps * jnp.trace(square)
+    lower = jnp.linalg.cholesky(square + SAFETY * rounding * one)
+    transposed = jax.scipy.linalg.solve_triangular(lower, columns.T, lower=True)
+    inner = jnp.matmul(transposed, transposed.T, precision=HIGHEST) + damping * one
+    left = n_every * jnp.mean(jnp.diagonal(lower)[-(n // PART) :] ** 2)
+    upper = jax.scipy.linalg.cho_factor(inner)[0]
+    return _Nystrom(transposed, upper, jnp.asarray(damping, left.dtype), left <= MAX_LEFT * damping)
 
 
 class _Factored(NamedTuple):
@@ -54,6 +133,12 @@ class _Factored(NamedTuple):
 
     upper: Gram
     shift: Float[Array, ""]
+
+    @property
+    def condition(self) -> Float[Array, ""]:
+        """As in `SolvedGram`: at least max U_ii² / min U_ii²."""
+        diagonal = jnp.diagonal(self.upper)
+        return (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
 
     def solve(self, v: EveryWalker) -> EveryWalker:
         """(Uᵀ U)⁻¹ v."""
