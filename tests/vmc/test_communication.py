@@ -18,6 +18,7 @@ from vmcjob.run.calculation import build
 from vmcjob.spec import parse_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LoopState
+from vmcjob.vmc.gram import MIN_WALKERS
 from vmcjob.vmc.layers import split_gradient
 from vmcjob.vmc.phases import Calculation, Phase
 from vmcjob.vmc.wavefunction import log_modulus
@@ -113,8 +114,11 @@ def test_a_round_of_conjugate_gradients_exchanges_vectors_only(network: str) -> 
     assert largest(case, "all-to-all", in_loops=True) == 0
 
 
-def test_more_devices_are_not_spoken_to_more_often() -> None:
-    few, many = (said(Case("spring", NARROW, n)) for n in (N_DEVICES, 512))
+@pytest.mark.parametrize("numbers", [(N_DEVICES, 32), (64, 512)], ids=["whole", "part"])
+def test_more_devices_are_not_spoken_to_more_often(numbers: tuple[int, int]) -> None:
+    """With walkers so few that all of the Gram matrix is needed, and where a part of it is tried."""
+    assert (numbers[0] * N_OWN < MIN_WALKERS) is (numbers[1] * N_OWN < MIN_WALKERS)
+    few, many = (said(Case("spring", NARROW, n)) for n in numbers)
     assert [(c.kind, c.is_in_loop) for c in few] == [(c.kind, c.is_in_loop) for c in many]
 
 
