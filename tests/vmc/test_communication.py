@@ -116,7 +116,7 @@ def test_a_round_of_conjugate_gradients_exchanges_vectors_only(network: str) -> 
 
 @pytest.mark.parametrize("numbers", [(N_DEVICES, 32), (64, 512)], ids=["whole", "part"])
 def test_more_devices_are_not_spoken_to_more_often(numbers: tuple[int, int]) -> None:
-    """With walkers so few that all of the Gram matrix is needed, and where a part of it is tried."""
+    """With so few walkers that all of the Gram matrix is needed; where a part of it is tried."""
     assert (numbers[0] * N_OWN < MIN_WALKERS) is (numbers[1] * N_OWN < MIN_WALKERS)
     few, many = (said(Case("spring", NARROW, n)) for n in numbers)
     assert [(c.kind, c.is_in_loop) for c in few] == [(c.kind, c.is_in_loop) for c in many]
