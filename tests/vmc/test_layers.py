@@ -124,14 +124,14 @@ def test_products_are_those_of_the_matrix(function, n_devices, n_chunks, monkeyp
         scores: CentredScores = centred_scores(log_psi, params, r, jnp.asarray(0.5))
         parts = scores.split(jnp.asarray(v))
         transposed = scores.join(scores.apply_transpose(jnp.asarray(w)))
-        gram = jnp.triu(scores.gram()), scores.gram_columns(5)
+        gram = jnp.triu(scores.gram()), scores.gram_columns(5), scores.gram_of_first(5)
         return scores.apply(parts), transposed, *gram, scores.join(parts)
 
     dealt = r.reshape(n_devices, -1, 4, 3)
     on_all = jax.jit(jax.vmap(products, axis_name=devices.AXIS))(dealt)
     gram = matrix @ matrix.T
     some = gram[:, :5] - gram[:, :5].mean(axis=1, keepdims=True)
-    wanted = matrix @ v, w @ matrix, np.triu(gram), some, v
+    wanted = matrix @ v, w @ matrix, np.triu(gram), some, some[:5] - some[:5].mean(axis=0), v
     for found, exact in zip(on_all, wanted, strict=True):
         of_each = np.broadcast_to(exact, found.shape)
         np.testing.assert_allclose(found, of_each, rtol=0, atol=1e-11 * float(np.abs(exact).max()))

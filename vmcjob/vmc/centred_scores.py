@@ -84,6 +84,19 @@ class CentredScores:
         """O Oᵀ on and above its diagonal; below it, whatever was at hand."""
         return self._products(None)
 
+    def gram_of_first(self, n: int) -> Float[Array, "some some"]:
+        """That of the first n walkers alone, centred over these."""
+        of_factors, of_scores = [], [_product(self.columns[:n], n)]
+        for own in self.factors:
+            some = Factors(*(devices.concatenate(x)[:n] for x in own))
+            if _is_for_factors(own):
+                of_factors.append(_products_of_factors(some, some))
+            else:
+                of_scores.append(_products_of_scores(some, n))
+        gram = sum(of_factors, devices.total(sum(of_scores[1:], of_scores[0])))
+        gram -= jnp.mean(gram, axis=0)
+        return gram - jnp.mean(gram, axis=1, keepdims=True)
+
     def gram_columns(self, n: int) -> Float[Array, "every some"]:
         """The first n columns of O Oᵀ, less their mean."""
         columns = self._products(n)

@@ -17,7 +17,8 @@ its rounding as part of the residual b − λ w − O (Oᵀ w).
 """
 
 from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -25,6 +26,8 @@ from jax import Array
 from jaxtyping import Bool, Float
 
 from vmcjob.vmc.centred_scores import HIGHEST, CentredScores, EveryWalker, Gram, Parts
+
+Made = TypeVar("Made")
 
 TOLERANCE = 1e-6
 """Of the residual, relative to b."""
@@ -69,23 +72,30 @@ class _Preconditioner(NamedTuple):
 def _preconditioner(scores: CentredScores, damping: float | Array) -> _Preconditioner:
     """Of a part of the Gram matrix where that says enough about it, else of all of it."""
 
-    def factorise() -> _Factored:
+    if len(scores.columns) < MIN_WALKERS:
+        whole = _factorise(scores.gram(), damping)
+        return _Preconditioner(whole.solve, whole.condition, whole.shift)
+    lower, is_enough = _try_part(scores, damping)
+
+    def take_part() -> _Nystrom:
+        return _nystrom(scores, damping, lower)
+
+    def take_whole() -> _Factored:
         return _factorise(scores.gram(), damping)
 
-    def leave_out() -> _Factored:
-        return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(factorise))
-
-    if len(scores.columns) < MIN_WALKERS:
-        whole = factorise()
-        return _Preconditioner(whole.solve, whole.condition, whole.shift)
-    part = _nystrom(scores, damping)
-    whole = jax.lax.cond(part.is_enough, leave_out, factorise)
+    part = jax.lax.cond(is_enough, take_part, partial(_nothing_like, take_part))
+    whole = jax.lax.cond(is_enough, partial(_nothing_like, take_whole), take_whole)
 
     def solve(v: EveryWalker) -> EveryWalker:
-        return jax.lax.cond(part.is_enough, part.solve, whole.solve, v)
+        return jax.lax.cond(is_enough, part.solve, whole.solve, v)
 
-    condition = jnp.where(part.is_enough, part.condition, whole.condition)
+    condition = jnp.where(is_enough, part.condition, whole.condition)
     return _Preconditioner(solve, condition, whole.shift)
+
+
+def _nothing_like(make: Callable[[], Made]) -> Made:
+    """What would be made, but zeros."""
+    return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(make))
 
 
 class _Nystrom(NamedTuple):
@@ -94,7 +104,6 @@ class _Nystrom(NamedTuple):
     transposed: Float[Array, "some every"]  # Bᵀ
     upper: Float[Array, "some some"]  # Cholesky factor of Bᵀ B + λ
     damping: Float[Array, ""]  # λ
-    is_enough: Bool[Array, ""]
 
     @property
     def condition(self) -> Float[Array, ""]:
@@ -108,24 +117,40 @@ class _Nystrom(NamedTuple):
         return (v - jnp.matmul(inner, self.transposed, precision=HIGHEST)) / self.damping
 
 
-def _nystrom(scores: CentredScores, damping: float | Array) -> _Nystrom:
-    """With G = O Oᵀ and some walkers Ω: G Ω (Ωᵀ G Ω)⁻¹ Ωᵀ G = B Bᵀ (arXiv:2110.02820).
+def _try_part(
+    scores: CentredScores, damping: float | Array
+) -> tuple[Float[Array, "some some"], Bool[Array, ""]]:
+    """Cholesky's factor of the Gram matrix of some walkers, and whether they say enough.
 
-    A pivot of the Cholesky factor of Ωᵀ G Ω is what the walkers before leave of a walker's diagonal
-    element. The last ones tell about what all of them leave of the trace of G: over λ, a bound of
-    the condition number that is left to the iterations.
+    A pivot is what the walkers before leave of a walker's diagonal element. The last ones tell
+    about what all of them leave of the trace of O Oᵀ: over λ, a bound of the condition number that
+    is left to the iterations.
     """
     n_every = len(scores.columns)
     n = n_every // PART
+    gram = scores.gram_of_first(n)
+    rounding = jnp.finfo(gram.dtype).eps * jnp.trace(gram)
+    lower = jnp.linalg.cholesky(gram + SAFETY * rounding * jnp.eye(n, dtype=gram.dtype))
+    left = n_every * jnp.mean(jnp.diagonal(lower)[-(n // PART) :] ** 2)
+    return lower, left <= MAX_LEFT * damping
+
+
+def _nystrom(
+    scores: CentredScores, damping: float | Array, lower: Float[Array, "some some"]
+) -> _Nystrom:
+    """With G = O Oᵀ and some walkers Ω: G Ω (Ωᵀ G Ω)⁻¹ Ωᵀ G = B Bᵀ (arXiv:2110.02820).
+
+    Args:
+        scores: O.
+        damping: λ.
+        lower: the Cholesky factor of Ωᵀ G Ω.
+    """
+    n, one = len(lower), jnp.eye(len(lower), dtype=lower.dtype)
     columns = scores.gram_columns(n)
-    square = columns[:n] - jnp.mean(columns[:n], axis=0)
-    one, rounding = jnp.eye(n, dtype=square.dtype), jnp.finfo(square.dtype).eps * jnp.trace(square)
-    lower = jnp.linalg.cholesky(square + SAFETY * rounding * one)
     transposed = jax.scipy.linalg.solve_triangular(lower, columns.T, lower=True)
     inner = jnp.matmul(transposed, transposed.T, precision=HIGHEST) + damping * one
-    left = n_every * jnp.mean(jnp.diagonal(lower)[-(n // PART) :] ** 2)
     upper = jax.scipy.linalg.cho_factor(inner)[0]
-    return _Nystrom(transposed, upper, jnp.asarray(damping, left.dtype), left <= MAX_LEFT * damping)
+    return _Nystrom(transposed, upper, jnp.asarray(damping, lower.dtype))
 
 
 class _Factored(NamedTuple):
