@@ -71,7 +71,6 @@ class _Preconditioner(NamedTuple):
 
 def _preconditioner(scores: CentredScores, damping: float | Array) -> _Preconditioner:
     """Of a part of the Gram matrix where that says enough about it, else of all of it."""
-
     if len(scores.columns) < MIN_WALKERS:
         whole = _factorise(scores.gram(), damping)
         return _Preconditioner(whole.solve, whole.condition, whole.shift)
