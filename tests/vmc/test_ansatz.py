@@ -276,6 +276,26 @@ def test_no_envelope_begins_so_slow_that_electrons_are_on_their_way_out() -> Non
         np.testing.assert_allclose(zeta[:, determinant], wanted, rtol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["ferminet", "psiformer"])
+@full_and_blocks
+@pytest.mark.parametrize("n_each", [(1, 0), (1, 1)], ids=["one", "two"])
+def test_an_untrained_network_has_no_node_where_the_ground_state_has_none(
+    name, full, n_each
+) -> None:
+    """One electron, or two of opposite spin: of one sign, and near the product of envelopes."""
+    system = System(((0.0, 0.0, 0.0), (0.0, 0.0, 1.4)), (1, 1), *n_each)
+    net = ANSATZE[name](system, DETERMINANTS, full)
+    walkers = 1.5 * jax.random.normal(jax.random.key(3), (1000, system.n_electrons, 3))
+    for seed in range(3):
+        params = jax.jit(net.init)(jax.random.key(seed), walkers[0])
+        stacks = jax.jit(jax.vmap(partial(net.orbitals, params)))(walkers)
+        psi = np.prod([np.linalg.det(np.asarray(stack)) for stack in stacks], axis=0).sum(axis=-1)
+        distances = jnp.linalg.norm(walkers[:, :, None] - jnp.array(system.nuclei), axis=-1)
+        product = DETERMINANTS * jnp.prod(jnp.sum(jnp.exp(-distances), axis=-1), axis=-1)
+        assert (psi > 0.0).all()
+        assert 0.8 < np.median(psi / product) < 1.25
+
+
 @pytest.mark.slow
 @every_ansatz
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -1,6 +1,7 @@
 """From features of electrons to the matrices of orbitals, which all networks share."""
 
 from itertools import pairwise
+from typing import Final
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -11,12 +12,19 @@ from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.envelopes import IsotropicEnvelope
 from vmcjob.vmc.system import System
 
+SLIGHT: Final = nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")
+"""Of kernels a tenth as large as flax has them."""
+
 
 class OrbitalMatrices(nn.Module):
     """One affine map of the features and one envelope for each spin, determinant and orbital.
 
     Full determinants hold all electrons and all their orbitals; otherwise each spin has matrices of
     its own, and ψ sums the products of both (arXiv:1909.02487, section II C).
+
+    The orbital of an electron that is alone of its spin begins as its envelope, nearly, and others
+    of that electron near zero. The ground state of one or two of such electrons has no node, and
+    training finds it from there without Hartree–Fock.
     """
 
     system: System
@@ -27,25 +35,45 @@ class OrbitalMatrices(nn.Module):
     def __call__(self, h: Float[Array, "elec f"], d_en: Float[Array, "elec nuc"]) -> Stacks:
         """Matrices of orbitals from features and electron–nucleus distances of one walker."""
         n_up, counts = self.system.n_up, (self.system.n_up, self.system.n_down)
-        all_columns = tuple(orbital for count in counts for orbital in range(count))
+        orbitals = [(spin, column) for spin, n in enumerate(counts) for column in range(n)]
+        spins = [spin for spin, n in enumerate(counts) if n]
         blocks = []
-        for h_spin, d_spin in zip(by_spin(h, n_up), by_spin(d_en, n_up), strict=True):
-            columns = all_columns if self.full_determinants else tuple(range(h_spin.shape[0]))
+        for spin, h_spin, d_spin in zip(spins, by_spin(h, n_up), by_spin(d_en, n_up), strict=True):
+            held = [of for of in orbitals if self.full_determinants or of[0] == spin]
+            columns = tuple(column for _, column in held)
             shape = (h_spin.shape[0], self.determinants, len(columns))
-            phi = dense(self.determinants * len(columns))(h_spin).reshape(shape)
+            width = self.determinants * len(columns)
+            if counts[spin] == 1:
+                begin = _repeated([float(of[0] == spin) for of in held])
+                phi = dense(width, init=SLIGHT, bias_init=begin)(h_spin).reshape(shape)
+            else:
+                phi = dense(width)(h_spin).reshape(shape)
             envelope = IsotropicEnvelope(self.system.charges, self.determinants, columns)(d_spin)
             blocks.append(jnp.swapaxes(phi * envelope, 0, 1))
         return (jnp.concatenate(blocks, axis=1),) if self.full_determinants else tuple(blocks)
+
+
+def _repeated(row: list[float]) -> nn.initializers.Initializer:
+    """Initializer of a vector that is this row again and again."""
+
+    def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
+        del key
+        return jnp.tile(jnp.array(row, dtype), shape[0] // len(row))
+
+    return init
 
 
 def dense(
     width: int,
     use_bias: bool = True,
     init: nn.initializers.Initializer = nn.linear.default_kernel_init,
+    bias_init: nn.initializers.Initializer = nn.initializers.zeros,
 ) -> nn.Dense:
     """An affine layer whose parameters have the process's precision, not flax's float32."""
     dtype = jnp.zeros(()).dtype
-    return nn.Dense(width, use_bias=use_bias, param_dtype=dtype, kernel_init=init)
+    return nn.Dense(
+        width, use_bias=use_bias, param_dtype=dtype, kernel_init=init, bias_init=bias_init
+    )
 
 
 def by_spin(x: Array, n_up: int, axis: int = 0) -> list[Array]:
