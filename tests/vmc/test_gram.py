@@ -10,7 +10,7 @@ from jax import Array
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.centred_scores import CentredScores
-from vmcjob.vmc.gram import MIN_WALKERS, SolvedGram, solve_gram
+from vmcjob.vmc.gram import MIN_WALKERS, PART, SolvedGram, solve_gram
 
 N_WALKERS = 96
 
@@ -32,6 +32,7 @@ class Solution(NamedTuple):
     condition: float
     shift: float
     iterations: float
+    has_arrived: float
 
 
 @jax.jit
@@ -100,6 +101,20 @@ def test_where_a_part_says_too_little_all_of_it_is_factorised(damping) -> None:
     exact = exact_direction(scores, rhs, damping)
     assert np.linalg.norm(found.direction - exact) <= 1e-4 * np.linalg.norm(exact)
     assert found.iterations <= 10
+
+
+@pytest.mark.parametrize("damping", [1e-1, 1e-3])
+@pytest.mark.parametrize("n_devices", [1, 2])
+def test_walkers_unlike_the_first_ones_are_not_left_out(n_devices, damping) -> None:
+    """The first eighth says that it is enough, for it has nearly no scores."""
+    scores, rhs = make_scores(1500, 6.0, MIN_WALKERS), some_rhs(MIN_WALKERS)
+    few = np.random.default_rng(3).normal(0.0, 1e-3, (MIN_WALKERS // PART, 1))
+    scores[: MIN_WALKERS // PART] = few
+    scores -= scores.mean(0)
+    found = solve(scores, rhs, damping, n_devices)
+    exact = exact_direction(scores, rhs, damping)
+    assert np.linalg.norm(found.direction - exact) <= 1e-4 * np.linalg.norm(exact)
+    assert found.has_arrived
 
 
 @pytest.mark.parametrize("n_walkers", [1, 2, 3, 255, 300, 515, 1024])

@@ -9,7 +9,8 @@ for a product in float64.
 
 Few eigenvalues are larger than λ where many walkers see the same few things. A part of the matrix
 knows these: an eighth of its columns then makes a preconditioner (Nyström's), and ten iterations
-take the place of the other columns and their factorisation.
+take the place of the other columns and their factorisation. Should the others be unlike that part,
+so that the iterations do not arrive, all of the matrix is factorised after all.
 
 Wanted is the direction Oᵀ w, and w is up to |b| / λ long where no scores explain b: its rounding
 alone would show in the product. So the iterations carry along the direction instead of w, and mend
@@ -51,45 +52,34 @@ class SolvedGram(NamedTuple):
     condition: Float[Array, ""]  # lower bound of that of the matrix plus λ, and plus its shift
     shift: Float[Array, ""]  # its diagonal had beyond λ, as there was no Cholesky factor without
     iterations: Float[Array, ""]  # of CG
+    has_arrived: Bool[Array, ""]  # the residual is as small as it should be
 
 
 def solve_gram(scores: CentredScores, rhs: EveryWalker, damping: float | Array) -> SolvedGram:
     """Oᵀ (O Oᵀ + λ)⁻¹ b with the walkers of all devices as rows; inside pmap."""
-    found = _preconditioner(scores, damping)
-    end = _conjugate_gradients(scores, damping, found.solve, rhs)
-    iterations = end.n_iterations.astype(rhs.dtype)
-    return SolvedGram(end.direction, found.condition, found.shift, iterations)
 
+    def by_whole() -> SolvedGram:
+        return _solved(scores, damping, _factorise(scores.gram(), damping), rhs)
 
-class _Preconditioner(NamedTuple):
-    """Something like (O Oᵀ + λ)⁻¹, and what is told of how it was come by."""
-
-    solve: Callable[[EveryWalker], EveryWalker]
-    condition: Float[Array, ""]
-    shift: Float[Array, ""]
-
-
-def _preconditioner(scores: CentredScores, damping: float | Array) -> _Preconditioner:
-    """Of a part of the Gram matrix where that says enough about it, else of all of it."""
     if len(scores.columns) < MIN_WALKERS:
-        whole = _factorise(scores.gram(), damping)
-        return _Preconditioner(whole.solve, whole.condition, whole.shift)
+        return by_whole()
     lower, is_enough = _try_part(scores, damping)
 
-    def take_part() -> _Nystrom:
-        return _nystrom(scores, damping, lower)
+    def by_part() -> SolvedGram:
+        return _solved(scores, damping, _nystrom(scores, damping, lower), rhs)
 
-    def take_whole() -> _Factored:
-        return _factorise(scores.gram(), damping)
+    found = jax.lax.cond(is_enough, by_part, partial(_nothing_like, by_part))
+    # What some walkers promise, others that are unlike them need not keep.
+    return jax.lax.cond(found.has_arrived, lambda: found, by_whole)
 
-    part = jax.lax.cond(is_enough, take_part, partial(_nothing_like, take_part))
-    whole = jax.lax.cond(is_enough, partial(_nothing_like, take_whole), take_whole)
 
-    def solve(v: EveryWalker) -> EveryWalker:
-        return jax.lax.cond(is_enough, part.solve, whole.solve, v)
-
-    condition = jnp.where(is_enough, part.condition, whole.condition)
-    return _Preconditioner(solve, condition, whole.shift)
+def _solved(
+    scores: CentredScores, damping: float | Array, found: "_Nystrom | _Factored", rhs: EveryWalker
+) -> SolvedGram:
+    end = _conjugate_gradients(scores, damping, found.solve, rhs)
+    iterations = end.n_iterations.astype(rhs.dtype)
+    has_arrived = jnp.linalg.norm(end.residual) <= TOLERANCE * jnp.linalg.norm(rhs)
+    return SolvedGram(end.direction, found.condition, found.shift, iterations, has_arrived)
 
 
 def _nothing_like(make: Callable[[], Made]) -> Made:
@@ -108,6 +98,11 @@ class _Nystrom(NamedTuple):
     def condition(self) -> Float[Array, ""]:
         """As in `SolvedGram`: the smallest eigenvalue is λ, that of what centred scores lack."""
         return jnp.max(jnp.diagonal(self.upper)) ** 2 / self.damping
+
+    @property
+    def shift(self) -> Float[Array, ""]:
+        """As in `SolvedGram`: none is needed."""
+        return jnp.zeros_like(self.damping)
 
     def solve(self, v: EveryWalker) -> EveryWalker:
         """(B Bᵀ + λ)⁻¹ v = (v − B (Bᵀ B + λ)⁻¹ Bᵀ v) / λ."""
