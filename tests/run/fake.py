@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vmcjob.run import attempt
+from vmcjob.run import start as beginning
 from vmcjob.run.calculation import average_from
 from vmcjob.run.optimizer import COLUMNS, learning_rate
 from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
@@ -207,7 +208,8 @@ def build(
 def install() -> None:
     """Let this process's worker calculate with wells, of which Hartree-Fock knows nothing."""
     ours = {"build": build, "describe_blocks": lambda calculation: ()}
-    attempt.__dict__.update(ours, hartree_fock_to_compare=lambda spec: None)
+    attempt.__dict__.update(ours)
+    beginning.__dict__.update(hartree_fock_to_compare=lambda spec: None)
 
 
 def _mean(x: np.ndarray) -> Number:

@@ -4,6 +4,7 @@ import signal
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import xarray
 
@@ -17,10 +18,12 @@ from tests.run.harness import (
     signal_when,
     start,
 )
-from vmcjob.run.attempt import hartree_fock_to_compare
+from tests.store import reference
+from vmcjob.run import start as beginning
+from vmcjob.run.start import LateHartreeFock, hartree_fock_to_compare
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.spec import JobSpec, parse_spec
-from vmcjob.store import RunStore
+from vmcjob.store import HartreeFockRecord, RunStore
 
 SPEC = HELIUM.replace("[pretrain]\nsteps = 0", '[pretrain]\nsteps = 400\nbasis = "6-31g"').replace(
     'kind = "sr"\ncg_iterations = 3', 'kind = "spring"'
@@ -124,6 +127,32 @@ def test_where_there_is_no_hartree_fock_a_run_goes_without(caplog) -> None:
     heavy = HELIUM.replace('"He"', '"Og"')
     assert hartree_fock_to_compare(spec_of(heavy)) is None
     assert "no Hartree-Fock energy to compare with: " in caplog.text
+
+
+def test_hartree_fock_to_compare_with_is_solved_once_there_is_something_to_compare(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With the first rows, not before, not twice, nor by an attempt whose store has it."""
+    solved = []
+    record = HartreeFockRecord({"energy": -2.85}, {"up": np.ones((2, 1)), "down": np.ones((2, 1))})
+    monkeypatch.setattr(beginning, "hartree_fock_to_compare", lambda spec: solved.append(record))
+    store, spec = reference.create(tmp_path / "run.zarr"), spec_of(HELIUM)
+    late = LateHartreeFock(spec, store)
+    late.solve()
+    assert not solved
+    store.commit(reference.commit_number(0))
+    for _ in range(2):
+        late.solve()
+        assert len(solved) == 1  # where there is none, nobody asks again
+    monkeypatch.setattr(beginning, "hartree_fock_to_compare", lambda spec: record)
+    LateHartreeFock(spec_of(SPEC), store).solve()  # it begins with one
+    assert store.hartree_fock() is None
+    LateHartreeFock(spec, store).solve()
+    found = RunStore.open(store.path).hartree_fock()
+    assert found is not None
+    assert found.attributes == record.attributes
+    monkeypatch.delattr(beginning, "hartree_fock_to_compare")
+    LateHartreeFock(spec, store).solve()
 
 
 def spec_of(text: str) -> JobSpec:

@@ -78,16 +78,23 @@ def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Pa
     """SIGKILL in training and in evaluation, then the same command again: nothing differs.
 
     Catches anything left out of the checkpoint: keys, widths, the optimizer's memory, an
-    equilibration done twice.
+    equilibration done twice; and a Hartree–Fock that is forgotten when it was being solved.
     """
     run = make_run(tmp_path)
-    for phase, n_steps in (("train", 7), ("evaluate", 20)):
+    for phase, n_steps in (("train", 1), ("train", 7), ("evaluate", 20)):
         code = signal_when(start(run), signal.SIGKILL, has_committed(run, phase, n_steps))
         assert code == -signal.SIGKILL
-        assert RunStore.open(run.store_path).n_committed[phase] < 60
+        store = RunStore.open(run.store_path)
+        assert store.n_committed[phase] < 60
+        assert (store.hartree_fock() is None) == (n_steps == 1)
     code, log = finish(start(run))
     assert code == 0, log
     assert_same(results(run), results(undisturbed))
+    found, expected = (RunStore.open(each.store_path).hartree_fock() for each in (run, undisturbed))
+    assert found is not None
+    assert expected is not None
+    assert found.attributes == expected.attributes
+    assert_same(found.orbitals, expected.orbitals)
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Writers that die or meet a broken disk at any moment leave what was committed, no more."""
 
+import contextlib
 import errno
 import itertools
 import os
@@ -24,7 +25,7 @@ from tests.store.reference import (
     rows,
 )
 from vmcjob.errors import StoreError
-from vmcjob.store import Commit, RunStore
+from vmcjob.store import Commit, HartreeFockRecord, RunStore
 
 
 class Crash(BaseException):
@@ -94,6 +95,33 @@ def test_a_store_that_dies_while_being_created_never_was(path, monkeypatch):
             break
     create(path)
     assert_holds(path, 0)
+
+
+def hartree_fock(n: int) -> HartreeFockRecord:
+    """One of many."""
+    orbitals = {"up": np.full((3, n), 0.5), "down": np.full((3, 1), float(n))}
+    return HartreeFockRecord({"energy": -1.0 - n}, orbitals)
+
+
+@pytest.mark.slow
+def test_a_hartree_fock_that_dies_between_any_two_files_never_was(path, monkeypatch):
+    """Whoever recorded it half is followed by one who records it whole, with other orbitals too."""
+    store, n, found = go_on(create(path), 2), 0, None
+    while found is None:
+        n += 1
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "replace", fail_at(n, Path.replace, Crash()))
+            with contextlib.suppress(Crash):
+                store.record_hartree_fock(hartree_fock(n))
+        assert_holds(path, 2)
+        store = RunStore.open(path, "a")
+        found = store.hartree_fock()
+    assert n > 5  # its group, and of each array a chunk and what describes it
+    assert found.attributes == hartree_fock(n).attributes
+    for spin, orbitals in hartree_fock(n).orbitals.items():
+        np.testing.assert_array_equal(found.orbitals[spin], orbitals)
+    go_on(store, 3)
+    assert_holds(path, 3)
 
 
 def test_files_reach_the_disk_before_the_pointer_to_them(path, monkeypatch):

@@ -2,35 +2,29 @@
 
 import logging
 import math
-from dataclasses import replace
 from functools import partial
-
-import numpy as np
 
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.observables import columns_of
 from vmcjob.rank import Rank
 from vmcjob.run.ahead import Steps
-from vmcjob.run.calculation import build, configure_jax, describe_blocks, make_system
+from vmcjob.run.calculation import build, configure_jax, describe_blocks
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.progress import steps_of
-from vmcjob.run.replica import Replica, open_shared
-from vmcjob.run.state import WALKERS
+from vmcjob.run.replica import open_shared
+from vmcjob.run.start import LateHartreeFock, read_start, recorded_start, solve_start
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.surroundings import device_names, provenance
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
-from vmcjob.spec import JobSpec, load_resolved, science_sha256, why_no_start
+from vmcjob.spec import JobSpec, load_resolved, science_sha256
 from vmcjob.stats import estimate
-from vmcjob.store import Checkpoint, HartreeFockRecord, Layout, RunStore, peek
+from vmcjob.store import Checkpoint, Layout, RunStore, peek
 from vmcjob.verdict import findings
 from vmcjob.vmc import ranks
-from vmcjob.vmc.casscf import ActiveSpace
-from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 from vmcjob.vmc.phases import Phase as PhaseOfRun
-from vmcjob.vmc.warp import follow
 
 log = logging.getLogger("vmcjob")
 
@@ -53,19 +47,21 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     """
     spec = read_own_spec(run_dir)
     configure_jax(spec.numerics)
-    start = _read_start(run_dir, spec)
+    start = read_start(run_dir, spec)
     steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec, stop)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
-    fitted = _recorded_start(store) if spec.pretrain.steps else None
+    fitted = recorded_start(store) if spec.pretrain.steps else None
     make_calculation = partial(build, start=fitted)
     arrays = start and start.arrays
-    worker = Worker(spec, make_calculation, store, stop, heartbeat, arrays, steps)
+    late = LateHartreeFock(spec, store)
+    worker = Worker(spec, make_calculation, store, stop, heartbeat, arrays, steps, late.solve)
     for line in describe_blocks(worker.calculation):
         log.info("%s", line)
     if worker.warning:
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, device_names(), worker.standing)
     found = worker.run()
+    late.solve()  # if an attempt died before it could
     said = [] if found is None else [str(found)]
     if isinstance(store, RunStore) and (against := _findings(store, spec)):
         said.append(f"suspect: {'; '.join(against)}")
@@ -103,27 +99,6 @@ def read_own_spec(run_dir: RunDir) -> JobSpec:
     return spec
 
 
-def _read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
-    """The last checkpoint of the run that this one starts from, its walkers where they belong."""
-    if spec.train.start_from is None:
-        return None
-    store = RunStore.open(run_dir.start_path, run_id=spec.train.start_from)
-    origin = load_resolved(store.attrs["spec"], str(run_dir.start_path))
-    if reason := why_no_start(spec, origin):
-        raise RunDirError(f"train.start_from: {spec.train.start_from} {reason}")
-    restored = store.checkpoint()
-    if restored is None:
-        raise RunDirError(f"{run_dir.start_path}: there is no checkpoint to start from")
-    if store.attrs.get("ansatz_version", 1) < ANSATZ_VERSION:
-        refuse_poles(restored.checkpoint.arrays)
-    checkpoint = restored.checkpoint
-    if not spec.train.follow_nuclei or spec.system.charges != origin.system.charges:
-        return checkpoint
-    before, after = (np.array(make_system(each.system).nuclei) for each in (origin, spec))
-    walkers = follow(checkpoint.arrays[WALKERS], before, after)
-    return replace(checkpoint, arrays={**checkpoint.arrays, WALKERS: walkers})
-
-
 def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> RunStore:
     """The run's store, made if this is the first attempt."""
     run_id = run_dir.read_record().run_id
@@ -147,7 +122,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         provenance=provenance(spec, start),
         layout=layout,
         ansatz_version=ANSATZ_VERSION,
-        hartree_fock=_start(spec) if spec.pretrain.steps else hartree_fock_to_compare(spec),
+        hartree_fock=solve_start(spec) if spec.pretrain.steps else None,
     )
 
 
@@ -158,49 +133,3 @@ def _adopted(store: RunStore) -> RunStore:
             refuse_poles(restored.checkpoint.arrays)
         store.record("ansatz_version", ANSATZ_VERSION)
     return store
-
-
-def _start(spec: JobSpec) -> HartreeFockRecord:
-    """The Hartree–Fock start of a run, for its store: another attempt shall find the same one."""
-    try:
-        found = solve(
-            make_system(spec.system),
-            spec.pretrain.basis,
-            spec.pretrain.method,
-            ActiveSpace(*spec.pretrain.active_space) if spec.pretrain.active_space else None,
-            spec.ansatz.determinants,
-        )
-    except HartreeFockError as error:
-        raise RunDirError(f"pretrain: {error}; choose another pretrain.basis") from None
-    about = f"{found.method.upper()}/{found.basis}: {found.energy:.6f} hartree"
-    log.info("Hartree-Fock, %s%s", about, "" if found.is_converged else ", not converged")
-    if found.casscf_energy is not None:
-        words = f"{found.casscf_energy:.6f} hartree, {len(found.up)} determinants"
-        log.info("CASSCF(%s): %s", ", ".join(map(str, spec.pretrain.active_space)), words)
-    attributes = {
-        "energy": found.energy,
-        "is_converged": found.is_converged,
-        "method": found.method,
-        "basis": found.basis,
-    }
-    if found.casscf_energy is not None:
-        attributes["casscf_energy"] = found.casscf_energy
-    return HartreeFockRecord(attributes, {"up": found.up, "down": found.down})
-
-
-def hartree_fock_to_compare(spec: JobSpec) -> HartreeFockRecord | None:
-    """Hartree–Fock of a run that does not begin with it: what it comes to is compared with it."""
-    try:
-        return _start(spec)
-    except RunDirError as error:
-        log.info("no Hartree-Fock energy to compare with: %s", error)
-        return None
-
-
-def _recorded_start(store: RunStore | Replica) -> HartreeFock | None:
-    record = store.hartree_fock()
-    if record is None:
-        return None
-    return HartreeFock(
-        **dict(record.attributes), up=record.orbitals["up"], down=record.orbitals["down"]
-    )

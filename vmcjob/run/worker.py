@@ -60,11 +60,12 @@ class Worker:
         heartbeat: HeartbeatWriter,
         start: Mapping[str, np.ndarray] | None = None,
         steps: Steps | None = None,  # that are being made ready already
+        after_commit: Callable[[], None] = lambda: None,  # what can wait, if there is time
     ) -> None:
         """Begin with the checkpoint `start` of another run, unless there is one of this run."""
         self._spec, self._make_calculation, self._store = spec, make_calculation, store
         self._stop, self._heartbeat, self._start, self._steps = stop, heartbeat, start, steps
-        self._looks, self._planned = Looks(spec), steps_of(spec)
+        self._looks, self._planned, self._after_commit = Looks(spec), steps_of(spec), after_commit
         self._rollbacks = [Rollback.from_json(record) for record in store.rollbacks]
         self._begin()
 
@@ -97,7 +98,7 @@ class Worker:
     def standing(self) -> str:
         """Where the run stands, in words."""
         done, planned = self.position.step, self._planned[self.position.phase]
-        return f"{self.position.phase} step {done}/{planned}"
+        return f"{self.position.phase} step {done}/{planned}" if planned else "the beginning"
 
     def run(self) -> Finding | None:
         """All phases that are left; what was found of a target error, if there is one.
@@ -242,8 +243,7 @@ class Worker:
         measured, done = {}, 0
         for name, params in found.items():
             state = with_parameters(self.position.state, params)
-            rows, first = [], done
-            done = first + self._planned[phase] // len(found)
+            rows, first, done = [], done, done + self._planned[phase] // len(found)
             for block in run_blocks(step, state, first, [done]):
                 rows.append(rows_of(block, self._wall_time))
                 require_finite(block)
@@ -254,8 +254,7 @@ class Worker:
         chosen = comparison.better(measured)
         log.info("evaluates the %s parameters: %s", chosen, comparison.describe(measured))
         self._store.record("evaluated", comparison.to_json(chosen, measured))
-        state = with_parameters(self.position.state, found[chosen])
-        self.position = Position(phase, done, state)
+        self.position = Position(phase, done, with_parameters(self.position.state, found[chosen]))
 
     def _at_block_end(self, judgement: Judgement = NOTHING_STRANGE) -> bool:
         """Between blocks: commit if it is time, stop if that was asked; whether all is strange.
@@ -283,6 +282,8 @@ class Worker:
         self._store.commit(self._pending.commit(checkpoint))
         self._committed = phase, step
         self._pending, self._flushed = Pending(), time.monotonic()
+        if not self._stop.number:
+            self._after_commit()
 
     def _restore(self) -> tuple[Position, str | None]:
         """Where the last commit left off, or the beginning; what to know about the checkpoint."""
@@ -296,5 +297,4 @@ class Worker:
         self._committed = phase, step = Phase(checkpoint.phase), checkpoint.step
         if phase is not Phase.PRETRAIN:
             state = self.calculation.after_pretraining(state)
-        state = from_arrays(checkpoint.arrays, like=state)
-        return Position(phase, step, state), restored.warning
+        return Position(phase, step, from_arrays(checkpoint.arrays, like=state)), restored.warning

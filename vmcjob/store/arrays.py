@@ -47,6 +47,12 @@ class Arrays:
             raise StoreError(f"{self._path}: {OBSERVED}/zarr.json is damaged")
         return every
 
+    @property
+    def planned(self) -> dict[str, int]:
+        """Rows of the two series, and walker snapshots, that there is room for."""
+        names = {"train": "train/step", "evaluate": "evaluate/step", "snapshots": "walkers/step"}
+        return {key: self.length(name) for key, name in names.items()}
+
     def length(self, name: str) -> int:
         """Rows that an array has room for."""
         return self._open(name).shape[0]

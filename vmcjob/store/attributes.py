@@ -48,12 +48,12 @@ def check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | No
 def check_start(
     path: Path, group: Any, attributes: Mapping[str, Any]
 ) -> dict[str, Any] | None:  # JSON
-    """Those of the Hartree–Fock start; None where there was none, StoreError if not whole."""
-    if group is None:
+    """Those of the Hartree–Fock start; None where there is none, StoreError if not whole."""
+    found = {} if group is None else dict(group.attrs)
+    if not found:  # of one that was being written, its attributes are the last
         if attributes.get(HAS_START):
             raise StoreError(f"{path}: hartree_fock is missing; {CURE}")
         return None
-    found = dict(group.attrs)
     energy = found.get("energy")
     if not isinstance(energy, float | int) or not math.isfinite(energy):
         raise StoreError(f"{path}: the energy of hartree_fock is {energy}; {CURE}")

@@ -47,6 +47,9 @@ def rows_of(
         steps, r = zip(*commit.snapshots, strict=True)
         rows |= {"walkers/step": np.asarray(steps), "walkers/r": np.stack(r)}
         lengths["snapshots"] += len(steps)
+    planned = arrays.planned
+    if beyond := [key for key, length in lengths.items() if length > planned[key]]:
+        raise ValueError(f"commit beyond the planned length of {', '.join(beyond)}")
     return rows, lengths
 
 

@@ -77,7 +77,7 @@ class Layout:
 
 
 HAS_START = "has_hartree_fock"
-"""The attribute of a store that was made with a Hartree–Fock start; older ones do not have it."""
+"""The attribute of a store that has a Hartree–Fock start; older ones do not have it."""
 
 
 class HartreeFockRecord(NamedTuple):
@@ -106,12 +106,15 @@ def build(root: zarr.Group, layout: Layout) -> None:
 def build_orbitals(
     root: zarr.Group, attributes: Mapping[str, object], orbitals: Mapping[str, np.ndarray]
 ) -> None:
-    """Create the group of the Hartree–Fock start; its arrays never change."""
-    root.attrs[HAS_START] = True
-    root.create_group("hartree_fock", attributes=dict(attributes))
+    """Create the group of the Hartree–Fock start, or what a dead writer left out of it.
+
+    Its arrays never change. Its attributes are the last that it gets: before, it does not count.
+    """
+    group = root.require_group("hartree_fock")
     for spin, coefficients in orbitals.items():
-        array = root.create_array(
-            name=f"hartree_fock/{spin}",
+        array = group.create_array(
+            name=spin,
+            overwrite=True,
             shape=coefficients.shape,
             chunks=tuple(max(1, length) for length in coefficients.shape),
             dtype="float64",
@@ -124,6 +127,8 @@ def build_orbitals(
             },
         )
         array[:] = coefficients
+    group.update_attributes(dict(attributes))
+    root.update_attributes({HAS_START: True})
 
 
 def array_at(root: zarr.Group, name: str) -> zarr.Array:

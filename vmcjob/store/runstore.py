@@ -89,7 +89,7 @@ class RunStore:
             root = zarr.create_group(files, zarr_format=3, attributes=attributes)
             build(root, layout)
             if hartree_fock:
-                build_orbitals(root, hartree_fock.attributes, hartree_fock.orbitals)
+                build_orbitals(root, *hartree_fock)
             unfinished.rename(path)
             sync_folder(path.parent)
             remove_abandoned(path)
@@ -136,8 +136,7 @@ class RunStore:
     @property
     def n_planned(self) -> dict[str, int]:
         """Rows of "train" and "evaluate", and walker "snapshots", of the whole run."""
-        names = {"train": "train/step", "evaluate": "evaluate/step", "snapshots": "walkers/step"}
-        return {key: self._arrays.length(name) for key, name in names.items()}
+        return self._arrays.planned
 
     @property
     def n_due(self) -> dict[str, int]:
@@ -201,11 +200,18 @@ class RunStore:
         return self._arrays.read("walkers/step", length), self._arrays.read("walkers/r", length)
 
     def hartree_fock(self) -> HartreeFockRecord | None:
-        """The Hartree–Fock start of the run; None where it had none."""
+        """Where the run started, or what it is compared with; None where there is neither."""
         found = check_start(self.path, self._root.get("hartree_fock"), self.attrs)
         spins = ("up", "down") if found else ()
         orbitals = {spin: self._arrays.read(f"hartree_fock/{spin}") for spin in spins}
         return HartreeFockRecord(found, orbitals) if found else None
+
+    def record_hartree_fock(self, record: HartreeFockRecord) -> None:
+        """Add what a run that did not begin with Hartree–Fock is compared with; whole or not."""
+        try:
+            build_orbitals(self._root, *record)
+        except OSError as error:
+            raise StoreError(f"{self.path}: cannot record hartree_fock: {error}") from error
 
     def checkpoint(self) -> Restored | None:
         """The newest checkpoint that is intact; None where none was ever committed.
@@ -264,7 +270,6 @@ class RunStore:
         """Add rows and a checkpoint; all of it counts from the moment this returns, or none."""
         before = self._n_committed
         rows, n_committed = rows_of(commit, self._arrays, before)
-        self._require_room(n_committed)
         slot = 0 if self._active_slot is None else 1 - self._active_slot
         try:
             futures = [
@@ -282,13 +287,6 @@ class RunStore:
             raise StoreError(f"{self.path}: cannot commit: {error}") from error
         self._n_committed, self._active_slot = n_committed, slot
         remove_abandoned(self.path)
-
-    def _require_room(self, n_committed: Mapping[str, int]) -> None:
-        """ValueError if there would be more rows than were planned."""
-        planned = self.n_planned
-        beyond = [key for key, length in n_committed.items() if length > planned[key]]
-        if beyond:
-            raise ValueError(f"commit beyond the planned length of {', '.join(beyond)}")
 
     def _warning(self, damage: Mapping[int, str], checkpoint: Checkpoint) -> str | None:
         if not damage:
