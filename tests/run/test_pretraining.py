@@ -129,6 +129,18 @@ def test_where_there_is_no_hartree_fock_a_run_goes_without(caplog) -> None:
     assert "no Hartree-Fock energy to compare with: " in caplog.text
 
 
+def test_where_memory_does_not_do_for_hartree_fock_a_run_goes_without(caplog, monkeypatch) -> None:
+    """A worker would take half as many walkers at a time, and that again and again."""
+    caplog.set_level("INFO", "vmcjob")
+
+    def solve_start(spec: JobSpec) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(beginning, "solve_start", solve_start)
+    assert hartree_fock_to_compare(spec_of(HELIUM)) is None
+    assert "no Hartree-Fock energy to compare with: out of memory" in caplog.text
+
+
 def test_hartree_fock_to_compare_with_is_solved_once_there_is_something_to_compare(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -80,11 +80,14 @@ def recorded_start(store: RunStore | Replica) -> HartreeFock | None:
 
 
 def hartree_fock_to_compare(spec: JobSpec) -> HartreeFockRecord | None:
-    """Hartree–Fock of a run that does not begin with it: what it comes to is compared with it."""
+    """Hartree–Fock of a run that does not begin with it: what it comes to is compared with it.
+
+    None where no basis is known, or memory does not do, which is no reason to take fewer walkers.
+    """
     try:
         return solve_start(spec)
-    except RunDirError as error:
-        log.info("no Hartree-Fock energy to compare with: %s", error)
+    except (RunDirError, MemoryError) as error:
+        log.info("no Hartree-Fock energy to compare with: %s", str(error) or "out of memory")
         return None
 
 
