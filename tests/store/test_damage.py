@@ -19,7 +19,7 @@ from tests.store.reference import (
     rows,
 )
 from vmcjob.errors import StoreError
-from vmcjob.store import Checkpoint, Commit, Layout, RunStore
+from vmcjob.store import Checkpoint, Commit, HartreeFockRecord, Layout, RunStore
 from vmcjob.store.layout import SERIES
 from vmcjob.store.peek import CURE
 from vmcjob.table import RunResult, make_table
@@ -274,3 +274,24 @@ def test_no_damage_leads_to_a_traceback_or_to_other_energies(path, tmp_path, cas
 def test_the_reference_run_counts_its_commits(path):
     """The other tests lean on this count."""
     assert number_committed(go_on(create(path), 7)) == 7
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (
+            lambda folder: (folder / "zarr.json").write_text('{"attr'),
+            "hartree_fock/zarr.json is damaged",
+        ),
+        (shutil.rmtree, "hartree_fock is missing"),
+    ],
+)
+def test_a_hartree_fock_that_is_damaged_is_named(path, damage, words):
+    """It is no run's own number, but the table compares with it."""
+    store = create(path)
+    orbitals = {spin: np.ones((2, 1)) for spin in ("up", "down")}
+    store.record_hartree_fock(HartreeFockRecord({"energy": -2.8}, orbitals))
+    assert RunStore.open(path).hartree_fock() is not None
+    damage(path / "hartree_fock")
+    with pytest.raises(StoreError, match=rf"run\.zarr: {words}; {CURE}"):
+        RunStore.open(path).hartree_fock()

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import zarr
+
 from vmcjob.errors import StoreError
 from vmcjob.store.layout import HAS_START, SCHEMA_VERSION, UNITS
 from vmcjob.store.peek import CURE
@@ -46,9 +48,13 @@ def check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | No
 
 
 def check_start(
-    path: Path, group: Any, attributes: Mapping[str, Any]
+    path: Path, root: zarr.Group, attributes: Mapping[str, Any]
 ) -> dict[str, Any] | None:  # JSON
     """Those of the Hartree–Fock start; None where there is none, StoreError if not whole."""
+    try:
+        group = root.get("hartree_fock")
+    except Exception as error:  # whatever the file holds
+        raise StoreError(f"{path}: hartree_fock/zarr.json is damaged; {CURE}") from error
     found = {} if group is None else dict(group.attrs)
     if not found:  # of one that was being written, its attributes are the last
         if attributes.get(HAS_START):

@@ -201,7 +201,7 @@ class RunStore:
 
     def hartree_fock(self) -> HartreeFockRecord | None:
         """Where the run started, or what it is compared with; None where there is neither."""
-        found = check_start(self.path, self._root.get("hartree_fock"), self.attrs)
+        found = check_start(self.path, self._root, self.attrs)
         spins = ("up", "down") if found else ()
         orbitals = {spin: self._arrays.read(f"hartree_fock/{spin}") for spin in spins}
         return HartreeFockRecord(found, orbitals) if found else None
