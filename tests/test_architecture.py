@@ -42,6 +42,7 @@ ROOMS: dict[str, set[str]] = {
     "slurm_environment": set(),
     "image": {"container"} | BASE,
     "rank": BASE,
+    "software": {"spec"},
     "container": {"site", "spec", "rundir", "protocol"} | BASE,
     "supervisor": {
         "budget",

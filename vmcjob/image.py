@@ -47,6 +47,11 @@ def inspect(path: Path) -> Facts:
     """Digest, size and labels of an image; ContainerError, or NotFoundError, if it is none."""
     _require(path)
     sha256 = digest(path.absolute())
+    return Facts(path, sha256, path.stat().st_size, labels_of(path))
+
+
+def labels_of(path: Path) -> dict[str, str]:
+    """The labels of an image, without reading all of the file; ContainerError if it is none."""
     try:
         done = subprocess.run(
             ["apptainer", "inspect", "--json", str(path)],
@@ -66,7 +71,7 @@ def inspect(path: Path) -> Facts:
     except (ValueError, KeyError, TypeError):
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise ContainerError(f"{path}: apptainer cannot inspect it: {said[-1]}") from None
-    return Facts(path, sha256, path.stat().st_size, dict(labels or {}))
+    return dict(labels or {})
 
 
 def verify(image: Image, *, is_tested: bool = True) -> str:

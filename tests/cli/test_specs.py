@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -350,3 +351,27 @@ def test_a_runs_root_that_is_a_file_is_named(shell, root, words, more):
         f"{root}: {words.format(cwd=shell.cwd)}, not a directory; move it away, or name another "
         "runs root with --runs\n"
     )
+
+
+def test_an_optimizer_that_cannot_run_here_is_refused_before_it_waits(shell):
+    """Else a job waits for hours to say that kfac-jax does not run on its JAX."""
+    for name, version in {"jax": "0.12.0", "kfac_jax": "0.0.8"}.items():
+        folder = shell.cwd / "releases" / f"{name}-{version}.dist-info"
+        folder.mkdir(parents=True)
+        title = name.replace("_", "-")
+        (folder / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {title}\nVersion: {version}\n"
+        )
+    path = f"{shell.cwd / 'releases'}:{shell.environment['PYTHONPATH']}"
+    shell = replace(shell, extra={**shell.extra, "PYTHONPATH": path})
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\noptimizer.kind = "kfac"\n'
+    (shell.cwd / "kfac.toml").write_text(text)
+    words = "kfac.toml: optimizer.kind: kfac-jax 0.0.8 does not run on JAX 0.12.0; pip install"
+    done = shell.run("validate", "kfac.toml")
+    assert done.returncode == 0  # elsewhere it is good
+    assert done.stderr.startswith(words)
+    for options in ((), ("-n",)):
+        done = shell.run("submit", "kfac.toml", *options)
+        assert (done.returncode, done.stdout) == (2, "")
+        assert done.stderr.startswith(words)
+    assert not shell.runs.exists()

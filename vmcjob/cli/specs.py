@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import SpecPaths
 from vmcjob.cli.screen import put_table, say
+from vmcjob.cli.software import lacks
 from vmcjob.cli.text import Cell, Column, count
 from vmcjob.errors import NotFoundError, SpecError, VmcJobError, combine
 
@@ -28,15 +29,17 @@ def validate(specs: SpecPaths) -> None:
     """Check specs and write nothing; all complaints at once.
 
     Of the largest run of each: its parameters, the least memory that it needs, on all devices
-    together, and about the disk space of its results.
+    together, and about the disk space of its results. A line more says what this machine lacks:
+    memory, or a release of a library that the optimizer runs on.
     """
     from vmcjob.scheduler import why_too_large
 
     plans = read_plans(specs)
     put_table(COLUMNS, [_cells(plan) for plan in plans])
     for plan in plans:
-        if words := why_too_large(plan):
-            say(words)
+        for words in (why_too_large(plan), lacks(plan)):
+            if words:
+                say(words)
 
 
 def _cells(plan: "Plan") -> list[Cell]:

@@ -1,0 +1,72 @@
+"""Optimizers that do not run on some releases of JAX: told before a job waits for hours."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from vmcjob import image, software
+from vmcjob.cli.software import lacks
+from vmcjob.errors import ContainerError
+from vmcjob.plan import Plan, make_plan
+from vmcjob.site import Containers
+from vmcjob.spec import parse_spec
+
+TEXT = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\n'
+KFAC = 'optimizer.kind = "kfac"\n'
+OLD = {"jax": "0.10.2", "kfac-jax": "0.0.8"}
+NEW = {"jax": "0.12.0.1", "kfac-jax": "0.0.8"}
+
+
+def plan_of(text: str) -> Plan:
+    return make_plan(parse_spec(text, "h.toml"))
+
+
+@pytest.mark.parametrize(
+    ("versions", "words"),
+    [
+        (OLD, None),
+        (NEW | {"jax": "0.11.0"}, "kfac-jax 0.0.8 does not run on JAX 0.11.0"),
+        (NEW, "kfac-jax 0.0.8 does not run on JAX 0.12.0.1"),
+        (NEW | {"kfac-jax": "0.0.9"}, None),  # a later release may run
+        ({"jax": "0.10.2"}, "kfac needs the package kfac-jax"),
+        ({}, None),  # releases that nobody has recorded
+    ],
+)
+def test_kfac_needs_releases_that_go_together(versions, words):
+    """Catches a comparison of versions as text, by which 0.9.1 would be newer than 0.11."""
+    spec = plan_of(TEXT + KFAC).tasks[0].spec
+    found = software.why_not(spec, versions)
+    assert found == (None if words is None else f"optimizer.kind: {words}; {software.REMEDY}")
+    assert software.why_not(plan_of(TEXT).tasks[0].spec, NEW) is None
+
+
+def test_what_is_installed_is_found_without_importing_it():
+    """This environment's own releases; JAX is always there."""
+    assert software.installed().keys() >= {"jax"}
+    assert software.installed()["jax"][:2] == "0."
+
+
+def test_an_image_says_which_releases_it_has(monkeypatch):
+    """A cluster's image counts, not this Python; where it cannot be asked, nothing is said."""
+    monkeypatch.setattr(software, "installed", lambda: OLD)
+    labels = {f"vmcjob.version.{name}": version for name, version in NEW.items()}
+    asked = []
+
+    def labels_of(path: Path) -> dict[str, str]:
+        asked.append(path)
+        if path.name == "unreadable.sif":
+            raise ContainerError("no apptainer")
+        return labels
+
+    monkeypatch.setattr(image, "labels_of", labels_of)
+    plan = plan_of(TEXT + KFAC)
+    assert lacks(plan, Containers()) is None
+    words = lacks(plan, Containers(image="/images/new.sif"))
+    assert words is not None
+    assert words.startswith("h.toml: optimizer.kind: kfac-jax 0.0.8 does not run on JAX 0.12.0.1")
+    assert lacks(plan, Containers(image="/images/unreadable.sif")) is None
+    assert asked == [Path("/images/new.sif"), Path("/images/unreadable.sif")]  # once each
+    other = replace(plan, tasks=plan_of(TEXT).tasks)
+    assert lacks(other, Containers(image="/images/other.sif")) is None
+    assert len(asked) == 2  # nor where no optimizer minds

@@ -1,0 +1,55 @@
+"""What validate and submit say of releases on which a spec's optimizer does not run."""
+
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmcjob.errors import ContainerError, UsageError
+
+if TYPE_CHECKING:
+    from vmcjob.plan import Plan
+    from vmcjob.site import Containers
+    from vmcjob.software import Versions
+    from vmcjob.spec import JobSpec
+
+
+def lacks(plan: "Plan", containers: "Containers | None" = None) -> str | None:
+    """One sentence about a run of the plan that cannot run where jobs run; None if all can, or may.
+
+    Args:
+        plan: what will run.
+        containers: the cluster's own; None for this process's Python.
+    """
+    from vmcjob import software
+
+    choosy = [task.spec for task in plan.tasks if software.depends_on_releases(task.spec)]
+    reasons = (software.why_not(spec, _versions(spec, containers)) for spec in choosy)
+    return next((f"{plan.source}: {reason}" for reason in reasons if reason), None)
+
+
+def require_software(plans: "Sequence[Plan]", containers: "Containers | None") -> None:
+    """UsageError if a run cannot run where jobs run; see `lacks`."""
+    if found := [words for plan in plans if (words := lacks(plan, containers))]:
+        raise UsageError("\n".join(found))
+
+
+def _versions(spec: "JobSpec", containers: "Containers | None") -> "Versions":
+    """The releases that a run will find, as far as they are known here."""
+    from vmcjob import software
+    from vmcjob.container import find_image
+
+    image = find_image(spec.container, containers) if containers else None
+    return software.installed() if image is None else _versions_in(image.path)
+
+
+@cache
+def _versions_in(image: Path) -> "Versions":
+    """The releases in an image; none are known where Apptainer cannot be asked."""
+    from vmcjob import software
+    from vmcjob.image import labels_of
+
+    try:
+        return software.labelled(labels_of(image))
+    except ContainerError:  # login nodes need not have Apptainer
+        return {}
