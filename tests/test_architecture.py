@@ -80,7 +80,8 @@ ROOMS: dict[str, set[str]] = {
         *("run", "vmc"),
     }
     | BASE,
-    "verdict": {"stats"},
+    "evidence": {"stats"},
+    "verdict": {"evidence", "stats"},
     "reaction": set(),
     "units": set(),
     "curve": {"units"},
@@ -112,6 +113,7 @@ HEAVY = {
             "store",
             "stats",
             "table",
+            "evidence",
             "verdict",
             "evaluation",
             "extrapolation",

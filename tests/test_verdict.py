@@ -1,10 +1,12 @@
 """What a run's own numbers say against it, each thing alone."""
 
+import re
 from itertools import accumulate
 
 import numpy as np
 import pytest
 
+from vmcjob.evidence import above_best_stretch
 from vmcjob.stats import estimate
 from vmcjob.verdict import findings
 
@@ -68,6 +70,21 @@ def test_the_end_of_a_training_is_known_no_better_than_its_correlation_allows(n_
     """Ten steps that walkers remember all of, σ 5 mHa: their mean is off by more than they show."""
     found = [judge(series(correlated(n_train)), series(correlated(N))) for _ in range(200)]
     assert sum(each != () for each in found) <= 4
+
+
+def test_a_state_that_training_has_lost_again_is_told() -> None:
+    """An explosion of 24 mHa in the middle: the last tenth knows of nothing better."""
+    trained = np.concatenate([noise(LEVEL, N // 2), noise(LEVEL + 0.024, N // 2)])
+    (found,) = judge(series(trained), series(noise(LEVEL + 0.024)))
+    assert re.fullmatch(r"lies 2\d(\.\d)? mHa above steps \d{1,3} to \d{3} of its training", found)
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.8])
+def test_the_best_of_many_stretches_is_low_by_chance_only(memory: float) -> None:
+    """The lowest of ten means lies below all of them, and no later energy can be like that."""
+    for _ in range(200):
+        train, evaluate = correlated(200, memory), correlated(300, memory)
+        assert not list(above_best_stretch(train, evaluate, estimate(evaluate)))
 
 
 def test_training_that_still_falls_is_told() -> None:

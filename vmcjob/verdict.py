@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from vmcjob.evidence import above_best_stretch
 from vmcjob.stats import Estimate, standard_error
 
 CERTAIN = 3.0
@@ -102,6 +103,9 @@ def _against_training(
     rise, error = rise_above_tail(train["energy"][-n_tail:], energy)
     if rise > max(MIN_ENERGY, CERTAIN * error):
         yield f"lies {_mha(rise)} above the end of its training"
+    else:
+        for rise, first, last in above_best_stretch(train["energy"], evaluate["energy"], energy):
+            yield f"lies {_mha(rise)} above steps {first} to {last} of its training"
     ratio = _variance_ratio(train["variance"], evaluate["variance"], n_tail)
     if ratio > MAX_VARIANCE_RATIO:
         yield f"its variance, in the median, is {ratio:.0f} times the lowest of its training"

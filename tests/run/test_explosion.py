@@ -50,6 +50,47 @@ def test_an_explosion_is_seen_however_blocks_fall(block: int) -> None:
     assert found == 195
 
 
+def risen_after(n: int, rise: float, n_risen: int = 10) -> dict[str, np.ndarray]:
+    """A training of n steps, falling by 0.9 hartree at first, and some more steps at another level.
+
+    Its noise is 2 mHa, its variance 7e-4 hartree².
+    """
+    trained = -2.17 + 0.9 * np.exp(-np.arange(n) / 5.0)
+    energies = np.concatenate([trained, trained[-1] + np.full(n_risen, rise)])
+    steps = rows(energies + RNG.normal(0.0, 2e-3, n + n_risen))
+    return steps | {"variance": np.full(n + n_risen, 7e-4), "grad_norm": np.full(n + n_risen, 0.3)}
+
+
+def test_the_first_fall_of_a_training_does_not_hide_a_rise_after_it() -> None:
+    """Triplet helium lost 45 mHa after 87 steps, which fell by more in the first of its window."""
+    steps = risen_after(60, 0.045)
+    assert ExplosionWatch(BOUND, N_WALKERS).judge(steps, 70).explosion == 61
+
+
+@pytest.mark.parametrize(("surge", "found"), [(1.0, None), (1000.0, 121)])
+def test_after_a_surge_of_the_gradient_half_the_rise_will_do(
+    surge: float, found: int | None
+) -> None:
+    """A gradient a thousand times its usual length is no fluctuation of a training."""
+    steps = risen_after(120, 0.018)
+    steps["grad_norm"][120] *= surge
+    assert ExplosionWatch(BOUND, N_WALKERS).judge(steps, 130).explosion == found
+
+
+def test_a_slow_rise_above_the_best_stretch_is_an_explosion() -> None:
+    """12 mHa every 20 steps: a window that rises along never finds a step strange."""
+    steps = risen_after(200, 0.0, 200)
+    for name in ("median", "energy"):
+        steps[name][200:] += 6e-4 * np.arange(200)
+    found = ExplosionWatch(BOUND, N_WALKERS).judge(steps, 400).explosion
+    assert found is not None
+    assert 210 < found < 300
+    renewed = ExplosionWatch(BOUND, N_WALKERS)  # a run that went back, or it could never go on
+    renewed.accept({name: column[:260] for name, column in steps.items()})
+    last = {name: column[260:300] for name, column in steps.items()}
+    assert renewed.judge(last, 300) == (False, None)
+
+
 def test_nothing_is_committed_while_the_last_step_is_strange() -> None:
     """Else the last commit would be of a ruined state."""
     watch = ExplosionWatch(BOUND, N_WALKERS)

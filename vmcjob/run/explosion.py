@@ -4,14 +4,13 @@ Judged by the median of the local energies over walkers, which one lost walker d
 their mean, which cannot lie below the ground state.
 """
 
-from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 WINDOW = 100
-"""Steps that say how large the fluctuations are; strange ones are not among them."""
+"""Steps that say how large the fluctuations are, at most; strange ones are not among them."""
 MIN_WINDOW = 20
 """Fewer steps tell of fluctuations only what the walkers of a step do."""
 PERSISTENCE = 5
@@ -25,6 +24,11 @@ MIN_SPREAD = 0.5
 the first steps of a training may before they find their way."""
 FIRST_SPREAD = 1.0
 """The same for a training's first steps, of which the very first is the state it begins with."""
+SURGE = 100.0
+"""A gradient this many times longer than the median of its window is a surge."""
+AFTER_SURGE = 0.5
+"""Factor on deviation and spread for `SURGE_STEPS` steps from a surge on: half the rise will do."""
+SURGE_STEPS = 2 * PERSISTENCE
 SIGMA_OF_MEDIAN = 1.2533  # of a normal distribution, in standard errors of its mean
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 
@@ -39,6 +43,9 @@ class Judgement(NamedTuple):
 NOTHING_STRANGE = Judgement(False, None)
 
 
+MEDIAN, ENERGY, VARIANCE, GRAD_NORM = range(4)  # columns of a step
+
+
 class ExplosionWatch:
     """Looks at one training from its beginning, or from where it was taken up.
 
@@ -49,48 +56,78 @@ class ExplosionWatch:
 
     def __init__(self, bound: float, n_walkers: int) -> None:
         self._bound, self._n_walkers = bound, n_walkers
-        self._medians: deque[float] = deque(maxlen=WINDOW)
-        self._variances: deque[float] = deque(maxlen=WINDOW)
-        self._n_strange = 0
+        self._past = np.empty((0, 4))
+        self._n_past = 0  # all steps so far but strange ones
+        self._n_judged = 0  # of these, the steps since the training was last taken up
+        self._n_strange = self._n_surge = 0
 
     def accept(self, rows: Mapping[str, np.ndarray]) -> None:
         """Take steps as they are: what is committed is what later steps are compared with."""
-        self._medians.extend(_medians(rows))
-        self._variances.extend(rows["variance"])
+        self._past = np.concatenate([self._past, _steps(rows)])[-WINDOW:]
+        self._n_past += len(rows["energy"])
 
     def judge(self, rows: Mapping[str, np.ndarray], last: int) -> Judgement:
         """Look at some more steps, of which `last` is the last."""
-        medians = _medians(rows)
-        first = last - len(medians) + 1
-        for step, (median, energy, variance) in enumerate(
-            zip(medians, rows["energy"], rows["variance"], strict=True), start=first
-        ):
-            if self._is_strange(median, energy):
+        steps = _steps(rows)
+        for number, step in enumerate(steps, start=last - len(steps) + 1):
+            if self._is_strange(step):
                 self._n_strange += 1
                 if self._n_strange == PERSISTENCE:
-                    return Judgement(True, step - PERSISTENCE + 1)
+                    return Judgement(True, number - PERSISTENCE + 1)
                 continue
             self._n_strange = 0
-            self._medians.append(median)
-            self._variances.append(variance)
+            self._past = np.concatenate([self._past[1 - WINDOW :], step[None]])
+            self._n_past += 1
+            self._n_judged += 1
         return Judgement(self._n_strange > 0, None)
 
-    def _is_strange(self, median: float, energy: float) -> bool:
-        if not self._medians:
+    def _is_strange(self, step: np.ndarray) -> bool:
+        if not len(self._past):
             return False
-        past = np.array(self._medians)
-        centre = np.median(past)
+        # The later half of a short training: its first fall would widen what is usual.
+        n_window = min(WINDOW, max(MIN_WINDOW, self._n_past // 2))
+        window = self._past[-n_window:]
+        centre, _, variance, usual_norm = np.median(window, axis=0)
         # The variance of before: a walker in a pole brings its own, and would excuse itself.
-        spread = np.sqrt(np.median(self._variances))
+        spread = np.sqrt(variance)
         of_mean = spread / np.sqrt(self._n_walkers)
-        if len(past) < MIN_WINDOW:
+        is_short = len(window) < MIN_WINDOW
+        self._n_surge = max(0, self._n_surge - 1)
+        if not is_short and step[GRAD_NORM] > SURGE * usual_norm:
+            self._n_surge = SURGE_STEPS
+        ease = AFTER_SURGE if self._n_surge else 1.0
+        if step[ENERGY] < self._bound - MAX_DEVIATION * of_mean:
+            return True
+        if step[MEDIAN] <= np.min(self._past[:, MEDIAN]) + ease * MIN_SPREAD * spread:
+            return False  # most steps, at no further cost: all limits lie above
+        if is_short:
             sigma, least = SIGMA_OF_MEDIAN * of_mean, FIRST_SPREAD * spread
         else:
-            sigma, least = SIGMA_PER_MAD * np.median(np.abs(past - centre)), MIN_SPREAD * spread
-        rise = max(MAX_DEVIATION * sigma, MIN_RISE, least)
-        lowest = self._bound - MAX_DEVIATION * of_mean
-        return bool(median > centre + rise or energy < lowest)
+            away = np.median(np.abs(window[:, MEDIAN] - centre))
+            sigma, least = SIGMA_PER_MAD * away, MIN_SPREAD * spread
+        rise = max(MIN_RISE, ease * MAX_DEVIATION * sigma, ease * least)
+        return bool(step[MEDIAN] > centre + rise) or self._is_above_best(step, spread)
+
+    def _is_above_best(self, step: np.ndarray, spread: float) -> bool:
+        """Whether mean and median both lie far above the best stretch that is still remembered.
+
+        Its own fluctuations are the measure: a window that rises slowly finds no step strange.
+        Steps before the training was last taken up do not count: a run that went back to a step
+        after its best stretch could never commit again.
+        """
+        n_blocks = min(self._n_judged, len(self._past)) // MIN_WINDOW
+        if n_blocks < 2:
+            return False
+        blocks = self._past[-n_blocks * MIN_WINDOW :].reshape(n_blocks, MIN_WINDOW, -1)
+        best = blocks[np.argmin(np.median(blocks[:, :, MEDIAN], axis=1))]
+        median, energy = np.median(best[:, [MEDIAN, ENERGY]], axis=0)
+        sigma = SIGMA_PER_MAD * np.median(np.abs(best[:, MEDIAN] - median))
+        rise = max(MIN_RISE, MAX_DEVIATION * sigma, MIN_SPREAD * spread)
+        return bool(step[MEDIAN] > median + rise and step[ENERGY] > energy + rise)
 
 
-def _medians(rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    return rows.get("median", rows["energy"])  # stores of before have no medians
+def _steps(rows: Mapping[str, np.ndarray]) -> np.ndarray:
+    """These rows, with a column for each quantity; stores of earlier releases lack some."""
+    energy = rows["energy"]
+    norms = rows.get("grad_norm", np.full(len(energy), np.nan))
+    return np.stack([rows.get("median", energy), energy, rows["variance"], norms], axis=1)
