@@ -96,7 +96,7 @@ atoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]
     remembered = {"spring": 1, "adam": 2}.get(optimizer, 0)
     assert size.parameters == 5306
     assert size.memory_bytes == 5306 * 4 + walkers + memory
-    rows = 1000 * (14 + MORE_COLUMNS.get(optimizer, 0)) * 8 + 1000 * 6 * 8
+    rows = 1000 * (14 + MORE_COLUMNS.get(optimizer, 0)) * 8 + 1000 * 8 * 8
     checkpoints = 2 * (5306 * 4 * (2 + remembered) + walkers)  # of it, the average of parameters
     assert size.store_bytes == checkpoints + 10 * walkers + rows + 2**15
 

@@ -18,6 +18,10 @@ RECORDED: Final = (Phase.TRAIN, Phase.EVALUATE)
 """The phases whose every step has a row in the store."""
 
 
+NO_TRAITS: Final = {"s2": np.nan, "outermost": np.nan}
+"""Columns of an evaluation whose state nobody has looked at."""
+
+
 class Pending:
     """What has been computed since the last commit."""
 
@@ -71,7 +75,7 @@ def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
     every = "energy", "variance", "acceptance", "max_age"
     row = {name: getattr(info, name) for name in every}
     if info.update is None or info.trust is None:
-        return row
+        return {**row, **NO_TRAITS, **(info.traits or {})}
     more = {"width": info.width, "median": info.median, "ess": info.trust.ess}
     told = {"shortening": info.trust.part, **info.update._asdict(), **(info.told or {})}
     return row | more | told

@@ -22,7 +22,7 @@ SLOTS: Final = 2
 ROW_BYTES: Final = 8
 """Of one number of a series, or of its step."""
 TRAIN_COLUMNS: Final = 14
-EVALUATE_COLUMNS: Final = 6
+EVALUATE_COLUMNS: Final = 8
 """Of every store, with the steps themselves; tests hold these and the next against the store's."""
 MORE_COLUMNS: Final[Mapping[str, int]] = {"sr": 1, "minsr": 4, "spring": 4, "kfac": 1}
 """Of training, by the kind of its optimizer."""

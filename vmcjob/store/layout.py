@@ -37,6 +37,8 @@ SERIES: Mapping[Phase, Mapping[str, Column]] = {
         "variance": Column("hartree^2", "variance of the local energy over the walkers"),
         "acceptance": Column("1", "fraction of accepted moves"),
         "max_age": Column("1", "moves refused in a row, of the walker with the most"),
+        "s2": Column("1", "squared total spin, S(S + 1), of some walkers in some steps"),
+        "outermost": Column("bohr", "distance of the outermost electron from its nearest nucleus"),
         "wall_time": Column("s", "wall time of the run up to this step"),
     },
 }
@@ -48,9 +50,9 @@ UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_t
 OBSERVED = "observe"
 EVERY = "every"  # its attribute: n
 
-# 32 metadata files, 20 series of 7 files, 30 observables of 3, 2 sets of orbitals, the snapshots
+# 32 metadata files, 22 series of 6 files, 30 observables of 3, 2 sets of orbitals, the snapshots
 # and 2 x 16 checkpoint chunks: below 330 for all observables at any length, below 300 for most.
-MAX_SERIES_CHUNKS = 6
+MAX_SERIES_CHUNKS = 5
 MAX_OBSERVED_CHUNKS = 2
 MAX_SNAPSHOT_CHUNKS = 40
 # Shorter chunks save nothing: a 32 KiB file costs what a small one does.

@@ -86,6 +86,7 @@ class StepInfo(NamedTuple):
     observed: Mapping[str, Array] | None = None  # by column; NaN in steps in which none is due
     told: Mapping[str, Array] | None = None  # by the optimizer's own columns
     max_age: Int[Array, ""] | None = None  # moves refused in a row, of the walker with the most
+    traits: Mapping[str, Array] | None = None  # of the state, in evaluation; NaN where not due
 
 
 Metric = Literal["overlap", "euclidean", "curvature"]

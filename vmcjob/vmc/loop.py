@@ -27,6 +27,7 @@ from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
 from vmcjob.vmc.sampler import Moves, Sampled, sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key, step_key, stream_key
+from vmcjob.vmc.traits import TraitsOf
 from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
 
@@ -209,7 +210,9 @@ class Vmc:
                 e_loc = energies(state.params, chain.r)
             new = state._replace(chain=chain)
             info = _report(new, e_loc, acceptance, chain.width)
-            return new, info._replace(observed=observed)
+            traits_of = TraitsOf(self.psi, nuclei, self.n_up, self.moves.number, self.chunk_divisor)
+            traits = traits_of(state.params, chain.r, now.step)
+            return new, info._replace(observed=observed, traits=traits)
 
         return on_all_devices(step)
 
