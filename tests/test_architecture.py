@@ -56,7 +56,8 @@ ROOMS: dict[str, set[str]] = {
     }
     | BASE,
     "state": {"rundir"},
-    "status": {"rundir", "state"} | BASE,
+    "observation": {"rundir", "state"} | BASE,
+    "status": {"observation", "rundir", "state"} | BASE,
     "ancestry": {"document", "rundir", "status"} | BASE,
     "usage": {"rundir", "spec"},
     "budget": {"rundir", "state", "status", "usage"} | BASE,

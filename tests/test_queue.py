@@ -9,8 +9,10 @@ import pytest
 from tests.runs import make_run
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError
-from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
-from vmcjob.status import Stage, rows
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, Submission
+from vmcjob.scheduler.receipt import reason_to_skip
+from vmcjob.scheduler.slurm.queue import NO_TRACE
+from vmcjob.status import STALE_S, Stage, State, examine, rows
 
 
 def submitted(root: Path, index: int, **changes) -> RunDir:
@@ -48,9 +50,88 @@ def test_one_squeue_call_answers_for_all_runs_of_all_arrays(programs, tmp_path):
         "waits: SomethingNew",
     ]
     assert found[runs[3].path].job_id == "23"
-    (call,) = programs.calls("squeue")
-    assert "--name=h2-abc,h2-def" in call
+    by_id, by_name = programs.calls("squeue")
+    assert "--all --array --states=all --jobs=22 " in by_id
+    assert "--name=h2-def " in by_name  # a submission that was cut short has no id
     assert programs.calls("sacct") == []
+
+
+def test_the_accounting_does_not_overrule_the_queue(programs, tmp_path):
+    """It is asked for one forgotten element and answers for its whole array, with old words."""
+    programs.make("squeue", "22_0|h2-abc|RUNNING|1|None\n22_2|h2-abc|PENDING|N/A|Priority\n")
+    words = "22_0|h2-abc|PENDING|Unknown\n22_1|h2-abc|CANCELLED by 0|1\n22_2|h2-abc|FAILED|1\n"
+    programs.make("sacct", words)
+    runs = [submitted(tmp_path, index) for index in range(3)]
+    stages = [scheduler.look(runs)[run.path].stage for run in runs]
+    assert stages == [Stage.ACTIVE, Stage.ENDED, Stage.WAITING]
+
+
+def test_a_job_is_known_by_its_id_whatever_its_name(programs, tmp_path):
+    """Administrators and job_submit.lua rename jobs; a cluster that is set up anew reuses ids."""
+    squeue = programs.folder / "squeue"
+    run = submitted(tmp_path, 0)
+    for folder, stage in (("h2-abc", Stage.WAITING), ("another", Stage.ENDED)):
+        programs.make("squeue")
+        squeue.write_text(
+            f'#!/bin/sh\ncase "$*" in *%Z*) echo "22_0|/runs/.slurm/{folder}" ;;\n'
+            '*--jobs=22*) echo "22_0|prio_high|PENDING|N/A|Priority" ;; esac\n'
+        )
+        assert scheduler.look([run])[run.path].stage is stage
+
+
+@pytest.mark.parametrize(
+    ("word", "start", "stage"),
+    [
+        ("SPECIAL_EXIT", "N/A", Stage.WAITING),
+        ("REVOKED", "N/A", Stage.WAITING),
+        ("POWER_UP_NODE", "1700000000", Stage.ACTIVE),
+        ("EXPEDITING", "N/A", Stage.WAITING),
+        ("RESIZING", "1700000000", Stage.ACTIVE),
+        ("STAGE_OUT", "1700000000", Stage.ACTIVE),
+        ("RESV_DEL_HOLD", "N/A", Stage.WAITING),
+        ("BOOT_FAIL", "1700000000", Stage.ENDED),
+        ("NOT_INVENTED_YET", "N/A", Stage.WAITING),
+        ("", "1700000000", Stage.ACTIVE),
+    ],
+)
+def test_a_job_in_a_state_that_we_do_not_know_is_not_over(programs, tmp_path, word, start, stage):
+    """A second job would be submitted beside it. The words are those of SLURM 20.11 to 25.05."""
+    programs.make("squeue", f"22_0|h2-abc|{word}|{start}|JobHeldUser\n")
+    run = submitted(tmp_path, 0)
+    assert scheduler.look([run])[run.path].stage is stage
+
+
+def test_an_id_that_the_controller_calls_invalid_is_over(programs, tmp_path):
+    """squeue of one unknown id fails; of several, it leaves the unknown ones out, or fails too."""
+    squeue = programs.folder / "squeue"
+    invalid = "echo 'slurm_load_jobs error: Invalid job id specified' >&2; exit 1"
+    squeue.write_text(
+        f'#!/bin/sh\ncase "$*" in *--jobs=23\\ *) echo "23|h2-def|PENDING|N/A|Priority" ;;\n'
+        f"*) {invalid} ;; esac\n"
+    )
+    squeue.chmod(0o755)
+    runs = [submitted(tmp_path, 0)]
+    assert scheduler.look(runs)[runs[0].path].stage is Stage.ENDED
+    runs.append(submitted(tmp_path, 1, job_id="23", job_name="h2-def", array_index=None))
+    assert [scheduler.look(runs)[run.path].stage for run in runs] == [Stage.ENDED, Stage.WAITING]
+
+
+def test_a_job_that_only_its_worker_knows_is_neither_over_nor_joined_by_another(programs, tmp_path):
+    """Its heartbeat comes from another host; without one for long, the queue's word counts."""
+    programs.make("squeue")
+    programs.make("scancel", code=1, error="scancel: error: Invalid job id 22_0\n")
+    beat = {"phase": Phase.TRAIN, "step": 1, "n_steps": 9, "host": "elsewhere"}
+    run = submitted(tmp_path, 0, started_at=time.time() - 900)
+    run.write_heartbeat(Heartbeat(**beat, time=time.time() - 2 * STALE_S))
+    assert examine(run, scheduler.look([run])).state is State.DEAD
+    run.write_heartbeat(Heartbeat(**beat))
+    row = examine(run, scheduler.look([run]))
+    assert row.state is State.NOT_KNOWN
+    assert row.message.startswith("its worker was heard of 0 s ago, and the batch system does not")
+    assert (reason_to_skip(row) or "").startswith("not known: its worker was heard of")
+    (done,) = scheduler.cancel([run])
+    assert (done.error, done.result) == (None, "its job 22_0 is over; the run counts as cancelled")
+    assert examine(run, scheduler.look([run])).state is State.CANCELLED
 
 
 def test_a_job_that_waits_for_its_time_says_when_and_whether_it_comes_back(programs, tmp_path):
@@ -138,27 +219,33 @@ def test_a_failed_job_that_somebody_puts_back_waits_again(programs, tmp_path):
     programs.make("sacct", code=1, error="must not be called")
     run = submitted(tmp_path, 0, started_at=time.time())
     run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED))
-    for word, states in (("PENDING", ["QUEUED"]), ("COMPLETING", ["FAILED"]), ("", ["FAILED"])):
+    for word, states in (("PENDING", ["QUEUED"]), ("COMPLETING", ["STOPPING"]), ("", ["FAILED"])):
         programs.make("squeue", f"22_0|h2-abc|{word}|N/A|Priority\n" if word else "")
         assert [row.state for row in rows([run], scheduler.look([run]))[0]] == states
     assert programs.calls("sacct") == []
 
 
-def test_a_job_that_left_no_trace_was_taken_out_of_the_queue(programs, tmp_path):
-    """Without accounting nobody else knows; one that began has a log, be it empty."""
+def test_a_job_that_left_no_trace_was_not_cancelled_by_anybody(programs, tmp_path):
+    """It may have been, or could not start: without accounting nobody knows.
+
+    A job that began has a log, be it empty.
+    """
     programs.make("squeue")
     runs = [submitted(tmp_path, index) for index in range(2)]
     leave_log(tmp_path, "22_1")
-    states = [row.state for row in rows(runs, scheduler.look(runs))[0]]
-    assert states == ["CANCELLED", "DEAD"]
+    found = rows(runs, scheduler.look(runs))[0]
+    assert [(row.state, row.message == NO_TRACE) for row in found] == [
+        (State.DEAD, True),
+        (State.DEAD, False),
+    ]
 
 
 @pytest.mark.parametrize(
     ("private", "states"),
     [
         ("accounts,jobs,usage", ["QUEUED", "RUNNING"]),
-        ("none", ["CANCELLED", "DEAD"]),
-        ("events", ["CANCELLED", "DEAD"]),
+        ("none", ["DEAD", "NOT KNOWN"]),
+        ("events", ["DEAD", "NOT KNOWN"]),
     ],
 )
 def test_a_job_of_somebody_else_that_slurm_does_not_show_has_not_ended(
@@ -169,7 +256,7 @@ def test_a_job_of_somebody_else_that_slurm_does_not_show_has_not_ended(
     programs.make("scontrol", f"PreemptMode = REQUEUE\nPrivateData             = {private}\n")
     running = {"host": "elsewhere", "worker_pid": 1, "started_at": time.time()}
     runs = [submitted(tmp_path, 0), submitted(tmp_path, 1, **running)]
-    assert [row.state for row in rows(runs, scheduler.look(runs))[0]] == ["CANCELLED", "DEAD"]
+    assert [row.state for row in rows(runs, scheduler.look(runs))[0]] == ["DEAD", "NOT KNOWN"]
     assert programs.calls("scontrol") == []  # of their own, all are shown to everybody
     monkeypatch.setattr("os.geteuid", lambda: runs[0].path.stat().st_uid + 1)
     assert [row.state for row in rows(runs, scheduler.look(runs))[0]] == states

@@ -69,6 +69,13 @@ def test_gpus_have_one_spelling(extra):
         Options(Resources(), Request(extra=(extra,)), Slurm()).extra()
 
 
+@pytest.mark.parametrize("extra", ["clusters=cm4", "cluster=cm4,cm2", "clusters"])
+def test_another_cluster_is_refused_for_it_would_never_be_asked(extra):
+    """squeue, sacct and scancel ask this host's cluster, which would call such a job over."""
+    with pytest.raises(SchedulerError, match=r"asks one cluster.* set SLURM_CONF"):
+        Options(Resources(), Request(extra=(extra,)), Slurm()).extra()
+
+
 @pytest.mark.parametrize("extra", ["arr=0-3", "a=0-3", "array=0-3", "job=x", "tim=1", "sig=KILL@1"])
 def test_an_option_of_ours_is_known_by_its_beginning_too(extra):
     """sbatch completes it, and an array in an array would do every run once more."""
@@ -77,7 +84,14 @@ def test_an_option_of_ours_is_known_by_its_beginning_too(extra):
 
 
 def test_other_options_of_sbatch_are_passed_on():
-    extra = ("exclusive", "gres-flags=enforce-binding", "time-min=10", "nodelist=n1", "no-kill")
+    extra = (
+        "exclusive",
+        "cluster-constraint=x",
+        "gres-flags=enforce-binding",
+        "time-min=10",
+        "nodelist=n1",
+        "no-kill",
+    )
     extra += ("cpus-per-gpu=2", "mem-per-gpu=4G", "gpu-bind=closest", "tres-per-task=license/x:1")
     found = Options(Resources(), Request(extra=extra), Slurm()).extra()
     assert list(found) == [word.partition("=")[0] for word in extra]

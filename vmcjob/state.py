@@ -18,6 +18,7 @@ class State(StrEnum):
     BLOCKED = "BLOCKED"  # it waits for a run that does not go on
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
+    NOT_KNOWN = "NOT KNOWN"  # whether its job lives: its batch system and its worker differ on that
     FINISHED = "FINISHED"
     CANCELLED = "CANCELLED"
     PREEMPTED = "PREEMPTED"
@@ -29,7 +30,7 @@ class State(StrEnum):
     @property
     def is_active(self) -> bool:
         """Whether something will still happen by itself."""
-        return self in (State.QUEUED, State.RUNNING, State.STOPPING)
+        return self in (State.QUEUED, State.RUNNING, State.STOPPING, State.NOT_KNOWN)
 
     @property
     def is_waiting(self) -> bool:
@@ -74,6 +75,7 @@ class JobState:
     is_suspended: bool = False  # its processes stand still, and give no sign of life
     is_ending: bool = False  # its last processes are being ended; it may come back
     is_hopeless: bool = False  # it waits for a job that has not ended well, and never will
+    is_forgotten: bool = False  # its queue does not have it any more
 
 
 Queue = Mapping[Path, JobState]
@@ -137,6 +139,8 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
         return _judge_active(seen, submission, job.started_at or 0.0)
     if seen.is_worker_alive and outcome is None and (job is None or _is_here(seen)):
         return _at_work(seen)
+    if _is_disputed(seen, submission):
+        return State.NOT_KNOWN
     if submission.cancelled_at is not None or (job is not None and job.is_cancelled):
         return State(outcome.outcome) if outcome and not _is_resumable(outcome) else State.CANCELLED
     is_of_it = outcome is not None and submission.has_come_to(outcome)
@@ -148,6 +152,16 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
         return State(outcome.outcome)
     is_unknown = submission.job_id is None and not submission.started_at
     return State.NEW if is_unknown and seen.heartbeat is None else State.DEAD
+
+
+def _is_disputed(seen: Observation, submission: Submission) -> bool:
+    """Whether the queue has forgotten the job of a worker that was heard of on another host.
+
+    Nobody knows then whether the worker lives, until it has been silent for long.
+    """
+    is_forgotten = seen.job is not None and seen.job.is_forgotten
+    is_heard = seen.is_worker_alive and seen.outcome is None
+    return is_forgotten and is_heard and submission.cancelled_at is None
 
 
 def _judge_without_job(seen: Observation, submission: Submission) -> State | None:
@@ -166,12 +180,12 @@ def _judge_without_job(seen: Observation, submission: Submission) -> State | Non
 def _judge_active(seen: Observation, submission: Submission, job_started_at: float) -> State:
     """The state of a run whose job has a machine.
 
-    What becomes of a run that has stopped half-way is known when its job has ended: it may have
-    been cancelled, or come back.
+    What becomes of a run that has stopped half-way, or failed, is known when its job has ended: it
+    may have been cancelled, or come back because a node was lost.
     """
     outcome = seen.outcome
     has_ended = outcome is not None and outcome.time >= job_started_at
-    if outcome is not None and has_ended and not _is_resumable(outcome):
+    if outcome is not None and has_ended and not _may_come_back(outcome):
         return State(outcome.outcome)
     is_ending = seen.job is not None and seen.job.is_ending
     if has_ended or is_ending or submission.cancelled_at is not None:
@@ -192,6 +206,11 @@ def _at_work(seen: Observation) -> State:
 def _is_here(seen: Observation) -> bool:
     """Whether the worker was seen in this machine's own process table."""
     return seen.heartbeat is not None and seen.heartbeat.process.is_alive() is True
+
+
+def _may_come_back(outcome: OutcomeRecord) -> bool:
+    """Whether the run's batch system may still start its job again, and to some avail."""
+    return _is_resumable(outcome) or outcome.outcome is Outcome.FAILED
 
 
 def _is_resumable(outcome: OutcomeRecord) -> bool:

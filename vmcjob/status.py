@@ -6,13 +6,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmcjob.errors import RunDirError
+from vmcjob.observation import heard_of_s, observe, silence_s
 from vmcjob.rundir import (
     DISK_FULL,
     Heartbeat,
+    Outcome,
     Phase,
-    Process,
     RunDir,
-    Submission,
     is_disk_full,
 )
 from vmcjob.state import (
@@ -29,7 +29,18 @@ from vmcjob.state import (
     judge,
 )
 
-__all__ = ["NO_QUEUE", "STALE_S", "JobState", "Queue", "Row", "Stage", "State", "examine", "rows"]
+__all__ = [
+    "NO_QUEUE",
+    "STALE_S",
+    "JobState",
+    "Queue",
+    "Row",
+    "Stage",
+    "State",
+    "examine",
+    "heard_of_s",
+    "rows",
+]
 
 WITHOUT_A_WORD = (
     "the job ended without a word of the worker or its supervisor; "
@@ -38,6 +49,10 @@ WITHOUT_A_WORD = (
 SILENT = (
     f"nothing was heard for {STALE_S:g} s, and its job goes on: its setup is long, it hangs, or "
     "the clocks of hosts differ; vmcjob logs --err tells more, vmcjob cancel ends it"
+)
+DISPUTED = (
+    "its worker was heard of {:.0f} s ago, and the batch system does not have its job any more; "
+    "vmcjob cancel settles it, or wait until it has been silent for {:g} s"
 )
 TRAINED_ONLY = "trained only, so without an energy: evaluate.steps is 0"
 NEVER_STARTED = (
@@ -179,53 +194,6 @@ def _why_never(other: RunDir, queue: Queue) -> Block | None:
     return Block(f"waits for {name}, which {ENDINGS[state]}", (name,), ADVICE.get(state, ""))
 
 
-def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation:
-    """Look at everything, in the order that a worker's last moments demand.
-
-    A worker writes its outcome and then ends, so the outcome is read last: had it been read
-    first, a worker that ended in between would look dead without an outcome.
-    """
-    record = run.read_record()
-    submission = run.read_submission()
-    heartbeat = run.read_heartbeat()
-    workers = list(_workers(submission, heartbeat))
-    seems_alive = any(_is_alive(worker, sign, now) for worker, sign in workers)
-    is_seen_gone = bool(workers) and all(w.is_alive() is False for w, _ in workers)
-    launcher = submission.launcher if submission else None
-    is_launcher_alive = None if launcher is None else launcher.is_alive()
-    outcome = run.read_outcome()
-    events = _events(run, submission) if outcome is None else frozenset()
-    is_worker_alive = seems_alive and "lost" not in events
-    is_told = "stop" in events or (submission is not None and submission.cancelled_at is not None)
-    return Observation(
-        record=record,
-        submission=submission,
-        heartbeat=heartbeat,
-        outcome=outcome,
-        is_cancelled=run.read_cancellation() is not None,
-        is_told_to_stop=is_worker_alive and outcome is None and is_told,
-        is_worker_alive=is_worker_alive,
-        # A supervisor that lives will say what became of its worker, and may have it come back.
-        is_worker_gone=(is_seen_gone and not is_launcher_alive) or "lost" in events,
-        is_launcher_gone=is_launcher_alive is False,
-        job=job,
-    )
-
-
-def _events(run: RunDir, submission: Submission | None) -> frozenset[object]:
-    """What a job's supervisor has noted of its worker: that it was asked to stop, or is lost.
-
-    No times: clocks of hosts differ.
-    """
-    if submission is None or not submission.is_job:
-        return frozenset()
-    worker = submission.host, submission.worker_pid
-    lines = run.read_attempts()
-    return frozenset(
-        line.get("event") for line in lines if (line.get("host"), line.get("worker_pid")) == worker
-    )
-
-
 def _job_id(seen: Observation) -> str | None:
     """The job's id, from the queue if the submission was cut short before it knew."""
     found = seen.submission.job_id if seen.submission else None
@@ -240,13 +208,17 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
         return waits or (job.words if job else "")
     if state is State.DEAD:
         return (job.words if job else "") or _explain_death(run, seen)
+    if state is State.NOT_KNOWN:
+        return DISPUTED.format(silence_s(seen), STALE_S)
     if state is State.RUNNING:
         return SILENT if _is_silent(seen) else _forecast(seen.heartbeat)
     if state is State.FINISHED and (damage := run.damage):
         return damage
     if state is State.FINISHED and run.is_trained_only:
         return TRAINED_ONLY
-    return outcome.message if outcome and not state.is_active else ""
+    is_failed = outcome is not None and outcome.outcome is Outcome.FAILED
+    is_told = not state.is_active or (state is State.STOPPING and is_failed)
+    return outcome.message if outcome and is_told else ""
 
 
 def _forecast(beat: Heartbeat | None) -> str:
@@ -279,20 +251,3 @@ def _explain_death(run: RunDir, seen: Observation) -> str:
         end = f"was killed by {how}" if how.startswith("SIG") else f"ended: {how}"
         return f"{who} {end}; vmcjob resume goes on"
     return WITHOUT_A_WORD if job is not None and job.stage is Stage.ENDED else ""
-
-
-def _workers(
-    submission: Submission | None, heartbeat: Heartbeat | None
-) -> Iterable[tuple[Process, float]]:
-    """Who may be working on the run, each with the time of its last sign of life."""
-    if heartbeat is not None:
-        yield heartbeat.process, heartbeat.time
-    # The launcher knows its worker before that has said a word.
-    if submission is not None and submission.worker is not None:
-        yield submission.worker, submission.started_at or submission.submitted_at
-
-
-def _is_alive(worker: Process, sign_of_life: float, now: float) -> bool:
-    """Seen in the process table, or, on another host, heard of lately."""
-    alive = worker.is_alive()
-    return now - sign_of_life <= STALE_S if alive is None else alive

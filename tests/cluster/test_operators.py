@@ -6,6 +6,7 @@ import pytest
 
 from tests.cluster.cluster import Room, is_computing, n_starts
 from vmcjob.rundir import RunDir
+from vmcjob.scheduler.slurm.queue import NO_TRACE
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -109,14 +110,14 @@ def test_a_failed_job_that_is_put_back_is_not_joined_by_another(room):
     room.wait_for(FINISHED=1)
 
 
-def test_a_job_that_was_taken_out_of_the_queue_stays_cancelled_when_slurm_has_forgotten_it(room):
-    """Without accounting, nobody else remembers who did it."""
+def test_a_job_that_was_taken_out_of_the_queue_is_said_to_be_as_long_as_slurm_knows(room):
+    """Without accounting, nobody else knows whether it was cancelled or could not start."""
     room.run("submit", "--extra", "hold", room.spec(evaluate=40))
     (job_id,) = room.cluster.job_ids(room.cwd)
     room.cluster.call("scancel", job_id)
     assert status(room)[0] == "CANCELLED"
     command = ("squeue", "--noheader", "--states=all", "--format=%i")
     room.wait_until(lambda: job_id not in room.cluster.call(*command).split(), "it is forgotten")
-    assert status(room)[0] == "CANCELLED"
+    assert status(room) == ("DEAD", NO_TRACE)
     room.run("submit", "h.toml")
     room.wait_for(FINISHED=1)

@@ -10,12 +10,13 @@ from vmcjob.rundir import Process, RunDir, Submission
 from vmcjob.scheduler.companions import count_others_at_work, is_through
 from vmcjob.scheduler.queue import look
 from vmcjob.scheduler.receipt import Cancelled
-from vmcjob.status import Queue, Stage, State, examine
+from vmcjob.status import Queue, Stage, State, examine, heard_of_s
 
 Ending = list[tuple[SchedulerError | None, list[str]]]
 """Jobs that are being ended, and those that are not, with the reason."""
 
 ASKED = "asked to stop at its next checkpoint"
+FORGOTTEN = "its job {} is over; the run counts as cancelled"
 
 
 def cancel_jobs(runs: Sequence[RunDir], end: Callable[[Sequence[str]], Ending]) -> list[Cancelled]:
@@ -64,8 +65,12 @@ def _end_marked(
     for error, ids in end(list(ending)):
         for run in (run for job_id in ids for run in ending[job_id]):
             job_id, before = marked[run]
-            done[run] = Cancelled(run, True, f"job {job_id} is being cancelled")
-            if error is not None:
+            job = seen.get(run.path)
+            if job is not None and job.stage is Stage.ENDED:
+                done[run] = Cancelled(run, True, FORGOTTEN.format(job_id))
+            elif error is None:
+                done[run] = Cancelled(run, True, f"job {job_id} is being cancelled")
+            else:
                 done[run] = failed(run, error)
                 with suppress(RunDirError):
                     run.write_submission(before)
@@ -78,14 +83,16 @@ def _mark(run: RunDir, seen: Queue) -> tuple[str | None, Submission | None]:
     Its job's id, None if only its worker is left; what was recorded before, None if it has ended.
     """
     found, before, job = examine(run, seen), run.read_submission(), seen.get(run.path)
+    is_heard = heard_of_s(run) is not None
     is_over = job is not None and job.stage is Stage.ENDED
+    is_elsewhere = is_heard and not any(worker.is_alive() for worker in workers(run))
     if before is None or found.job_id is None or is_through(found, before):
         return None, None
     is_wanted = found.state.is_active or found.state.is_waiting
-    if not (is_wanted or (job is not None and job.stage is Stage.ACTIVE)):
+    if not (is_wanted or is_heard or (job is not None and job.stage is Stage.ACTIVE)):
         return None, None
     run.write_submission(replace(before, job_id=found.job_id, cancelled_at=time.time()))
-    return (None if is_over else found.job_id), before
+    return (None if is_over and not is_elsewhere else found.job_id), before
 
 
 def _end_orphan(run: RunDir) -> Cancelled:

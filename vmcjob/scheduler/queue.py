@@ -15,7 +15,8 @@ REFRESH_S = 10.0  # a cluster's controller is shared: between two looks of one w
 def look(runs: Iterable[RunDir]) -> Queue:
     """What is known about those of the runs that a batch system was given and are not settled.
 
-    Of those that have failed only what matters then: that somebody has put a job back.
+    Of those that have failed only what matters then: that their jobs are still there, or there
+    again because somebody has put them back.
 
     SchedulerError if one cannot be asked. Of a batch system that is not of this machine, or of
     this vmcjob, nothing is known.
@@ -31,7 +32,7 @@ def look(runs: Iterable[RunDir]) -> Queue:
         run.path: job
         for run, submission in asked.items()
         if (job := found.get(run.path))
-        and (job.stage is Stage.WAITING or run.read_end(submission) is not Outcome.FAILED)
+        and (job.stage is not Stage.ENDED or run.read_end(submission) is not Outcome.FAILED)
     }
 
 

@@ -74,6 +74,8 @@ def reason_to_skip(found: Row, is_restart: bool = False) -> str | None:
             return "running"
         case State.STOPPING:
             return "still stopping; submit it again when it has stopped"
+        case State.NOT_KNOWN:
+            return f"not known: {found.message}"
         case State.DIVERGED:
             return "diverged; change the spec, for example to a smaller optimizer.learning_rate"
         case State.NEW | State.BLOCKED | State.CANCELLED | State.PREEMPTED | State.EXHAUSTED:

@@ -31,9 +31,13 @@ from vmcjob.scheduler.records import (
     restore,
 )
 from vmcjob.scheduler.registry import AnyBackend
-from vmcjob.status import Queue, Stage, State, examine
+from vmcjob.status import STALE_S, Queue, Stage, State, examine, heard_of_s
 
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
+HEARD_OF = (
+    "{}, but its worker was heard of {:.0f} s ago; "
+    "submit it again when it has been silent for {:g} s"
+)
 
 
 @dataclass(frozen=True)
@@ -231,6 +235,8 @@ def _reason_to_skip(
     if reason is None and job is not None and job.stage is Stage.ACTIVE:
         # A clock that is wrong makes a worker look dead; two of them would be worse than none.
         return f"{found.state.lower()}, but its job {job.job_id} goes on; vmcjob cancel it first"
+    if reason is None and (silence_s := heard_of_s(run)) is not None:
+        return HEARD_OF.format(found.state.lower(), silence_s, STALE_S)
     is_ours = submission.scheduler == backend.name
     is_kept = is_ours and found.state in (State.QUEUED, State.RUNNING)
     return f"{reason} {WITH_OTHERS}" if is_kept and backend.is_other(run, task, options) else reason

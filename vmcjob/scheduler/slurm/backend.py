@@ -85,7 +85,7 @@ class Slurm:
         jobfiles.adopt(run, submission, job_id)
 
     def look(self, submissions: Mapping[RunDir, Submission]) -> Queue:
-        """One squeue call and, where there are questions left, one of sacct."""
+        """squeue by ids, and sacct for what squeue does not know."""
         return queue.look(submissions)
 
     def cancel(self, runs: Sequence[RunDir]) -> list[Cancelled]:

@@ -39,7 +39,9 @@ def is_only_away(options: Options, refusal: SchedulerError) -> bool:
     partition = options.first("partition")
     where = [f"--partition={partition}"] if partition else []
     try:
-        text = commands.call("sinfo", "--noheader", "--Node", f"--format={_FORMAT}|%P", *where)
+        text = commands.call(
+            "sinfo", "--noheader", "--all", "--Node", f"--format={_FORMAT}|%P", *where
+        )
     except SchedulerError:
         return False
     fit = [node for node in _read(text, is_named=bool(partition)) if node.can_run(options)]

@@ -1,26 +1,24 @@
-"""What SLURM says about runs: one squeue call and, where there are questions left, one of sacct."""
+"""What SLURM says about the jobs of runs: squeue is asked first, then sacct for what is missing."""
 
 import os
 import re
 import shutil
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import NamedTuple
+from dataclasses import replace
 
-from vmcjob.errors import SchedulerError
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.scheduler.slurm import commands, jobfiles
+from vmcjob.scheduler.slurm import commands, inquiry, jobfiles
+from vmcjob.scheduler.slurm.inquiry import Line, index_of, number_of
 from vmcjob.status import JobState, Queue, Stage
 
-Key = tuple[str, int | None]
-"""Job name and index in its array: known before the job has an id."""
-
-MAX_ARGUMENT = 100_000  # bytes; Linux refuses a single argument of more than 131071
-WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD"}
+WAITING = {
+    "PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",
+    "SPECIAL_EXIT",
+}  # fmt: skip
 ACTIVE = {"RUNNING", "STAGE_OUT", "SIGNALING", "RESIZING"}
 SUSPENDED = {"SUSPENDED", "STOPPED"}
-MAX_SKEW_S = 3600.0  # between the clocks of this host and the accounting's
 _PRIVATE = re.compile(r"PrivateData\s*=")
 BEGIN_TIME = "BeginTime"  # of --begin, and of a job that is requeued
 NEVER_SATISFIED = "DependencyNeverSatisfied"
@@ -46,7 +44,14 @@ REASONS: Mapping[str, str] = {
     "Licenses": "waits for a licence",
     "launch failed requeued held": "could not be launched and is held; ask an administrator",
 }
-ENDS: Mapping[str, str] = {  # those that SLURM knows more about than the run does
+NO_TRACE = (
+    "SLURM has forgotten its job, which left no trace: it was taken out of the queue, or could not "
+    "start; vmcjob resume goes on"
+)
+ENDS: Mapping[str, str] = {  # with words where SLURM knows more about an end than the run does
+    "COMPLETED": "",
+    "FAILED": "",
+    "CANCELLED": "",
     "TIMEOUT": "the wall time ended before the worker had stopped",
     "NODE_FAIL": "the node failed",
     "OUT_OF_MEMORY": "out of memory; ask for more (--mem)",
@@ -56,43 +61,111 @@ ENDS: Mapping[str, str] = {  # those that SLURM knows more about than the run do
 }
 
 
-class _Line(NamedTuple):
-    """What SLURM says about one job, in its own words."""
-
-    job_id: str
-    state: str
-    start: str  # of a job that waits, when it is expected to
-    reason: str = ""
-
-
 def look(asked: Mapping[RunDir, Submission]) -> Queue:
-    """What SLURM knows about the jobs of runs; those that it has forgotten have ended.
+    """What SLURM knows about the jobs of runs, by their recorded ids.
 
-    SchedulerError if it cannot be asked. On a machine without SLURM nothing is known, nor of jobs
-    of others where it shows everybody only their own.
+    The name of a job is not its identity, for administrators change names. Only a submission that
+    was cut short before it had an id is found by its name.
+
+    SchedulerError if SLURM cannot be asked. On a machine without SLURM nothing is known, and
+    nothing of jobs of others where SLURM shows everybody only their own.
     """
     if not asked or shutil.which("squeue") is None:
         return {}
-    names = sorted({s.job_name for s in asked.values() if s.job_name})
-    lines = _latest(_squeue(names))
-    begun = {_key(s) for run, s in asked.items() if _comes_back(run, s, lines.get(_key(s)))}
-    states = {key: _state_of(line, key in begun) for key, line in lines.items()}
-    open_ones = {run: s for run, s in asked.items() if run.read_end(s) is None}
-    lost = [s for s in open_ones.values() if _key(s) not in states]
-    if lost:
-        states |= dict(_sacct(lost))
-    hidden = _hidden(run for run, s in open_ones.items() if _key(s) not in states)
-    return {
-        run.path: states.get(_key(s)) or _forgotten(run, s)
-        for run, s in asked.items()
-        if run not in hidden
+    lines = _ask_queue(asked)
+    states = {
+        run: _state_of(line, _comes_back(run, asked[run], line)) for run, line in lines.items()
     }
+    lost = {run: s for run, s in asked.items() if run not in states and run.read_end(s) is None}
+    ends = _ask_accounting(lost)
+    hidden = _hidden(run for run in lost if run not in ends)
+    missing = {
+        run.path: _forgotten(run, s, ends.get(run))
+        for run, s in asked.items()
+        if run not in states and run not in hidden
+    }
+    return {run.path: state for run, state in states.items()} | missing
 
 
-def _comes_back(run: RunDir, submission: Submission, line: _Line | None) -> bool:
+def _ask_queue(asked: Mapping[RunDir, Submission]) -> dict[RunDir, Line]:
+    """The line of squeue for each run whose job it knows."""
+    numbers = _numbers(asked.values())
+    lines = _assign(asked, inquiry.ask_queue(numbers) if numbers else [])
+    lines = _without_strangers(asked, lines)
+    names = {s.job_name for s in asked.values() if s.job_id is None and s.job_name}
+    return lines | (_assign_by_name(asked, inquiry.ask_queue_for_names(names)) if names else {})
+
+
+def _ask_accounting(lost: Mapping[RunDir, Submission]) -> dict[RunDir, Line]:
+    """The line of sacct for each run whose job squeue does not know."""
+    if not lost:
+        return {}
+    since = min(s.submitted_at for s in lost.values())
+    found: dict[RunDir, Line] = {}
+    if numbers := _numbers(lost.values()):
+        found |= _assign(lost, inquiry.ask_accounting(f"--jobs={','.join(numbers)}", since))
+    if names := sorted({s.job_name for s in lost.values() if s.job_id is None and s.job_name}):
+        answer = inquiry.ask_accounting(f"--name={','.join(names)}", since)
+        found |= _assign_by_name(lost, answer)
+    return found
+
+
+def _numbers(submissions: Iterable[Submission]) -> list[str]:
+    """The numbers of the jobs that have ids, each once."""
+    return sorted({number_of(s.job_id) for s in submissions if s.job_id}, key=int)
+
+
+def _assign(asked: Mapping[RunDir, Submission], lines: Iterable[Line]) -> dict[RunDir, Line]:
+    """The line with each run's recorded id."""
+    found = {line.job_id: line for line in lines}
+    return {run: found[s.job_id] for run, s in asked.items() if s.job_id and s.job_id in found}
+
+
+def _assign_by_name(
+    asked: Mapping[RunDir, Submission], lines: Iterable[Line]
+) -> dict[RunDir, Line]:
+    """The line with the name of each run's job that has no id; of several, the last job's.
+
+    A preempted job may have submitted itself once more.
+    """
+    found = {(line.name, index_of(line.job_id)): line for line in sorted(lines, key=_order)}
+    keys = {run: (s.job_name or "", s.array_index) for run, s in asked.items() if not s.job_id}
+    return {run: found[key] for run, key in keys.items() if key in found}
+
+
+def _order(line: Line) -> int:
+    return int(number_of(line.job_id))
+
+
+def _without_strangers(
+    asked: Mapping[RunDir, Submission], lines: Mapping[RunDir, Line]
+) -> dict[RunDir, Line]:
+    """The lines, without those of other jobs that have the same ids.
+
+    SLURM counts from one again when a cluster is set up anew. A job that was only renamed still
+    has the folder of its submission, whose name is the job's.
+    """
+    renamed = {run for run, line in lines.items() if line.name != asked[run].job_name}
+    if not renamed:
+        return dict(lines)
+    folders = inquiry.ask_for_folders(_numbers(asked[run] for run in renamed))
+    strange = {
+        run
+        for run in renamed
+        if (folder := folders.get(lines[run].job_id, "")).startswith("/")
+        and os.path.basename(folder) != asked[run].job_name
+    }
+    return {run: line for run, line in lines.items() if run not in strange}
+
+
+def _comes_back(run: RunDir, submission: Submission, line: Line) -> bool:
     """Whether a job that waits for its time has begun before, be it without a word of ours."""
-    if line is None or not line.reason.startswith(BEGIN_TIME):
+    if not line.reason.startswith(BEGIN_TIME):
         return False
+    return _has_begun(run, submission)
+
+
+def _has_begun(run: RunDir, submission: Submission) -> bool:
     return submission.started_at is not None or jobfiles.has_logs(run)
 
 
@@ -135,101 +208,33 @@ def _is_foreign(run: RunDir) -> bool:
     return False
 
 
-def _forgotten(run: RunDir, submission: Submission) -> JobState:
-    """A job that nobody knows any more: over, and if it has left no trace, before it began."""
-    has_begun = submission.started_at is not None or jobfiles.has_logs(run)
-    return JobState(Stage.ENDED, is_cancelled=submission.job_id is not None and not has_begun)
+def _forgotten(run: RunDir, submission: Submission, end: Line | None) -> JobState:
+    """A job that squeue, which was asked for all jobs, does not know: over, as far as SLURM says.
+
+    The accounting may know how it ended, and may also have missed the end.
+    """
+    if end is not None and (state := _state_of(end)).stage is Stage.ENDED:
+        return replace(state, is_forgotten=True)
+    words = "" if submission.job_id is None or _has_begun(run, submission) else NO_TRACE
+    return JobState(Stage.ENDED, end.job_id if end else None, words, is_forgotten=True)
 
 
-def _key(submission: Submission) -> Key:
-    return submission.job_name or "", submission.array_index
-
-
-def _squeue(names: Sequence[str]) -> Iterator[tuple[Key, _Line]]:
-    """All jobs of these names that SLURM still has, also those that ended a moment ago."""
-    joined = ",".join(names)
-    which = f"--name={joined}" if len(joined) < MAX_ARGUMENT else "--me"
-    text = commands.call(
-        "squeue", "--noheader", "--array", "--states=all", which, "--format=%i|%j|%T|%S|%r"
-    )
-    for job_id, name, state, start, reason in commands.fields(text, 5):
-        yield (name, _index(job_id)), _Line(job_id, state, start, reason)
-
-
-def _latest(lines: Iterable[tuple[Key, _Line]]) -> dict[Key, _Line]:
-    """Of jobs with one name, the last: a preempted job may have submitted itself once more."""
-    found: dict[Key, _Line] = {}
-    for key, line in lines:
-        if key not in found or _number(line.job_id) > _number(found[key].job_id):
-            found[key] = line
-    return found
-
-
-def _number(job_id: str) -> int:
-    """What SLURM counts jobs by; of an array's element, that of the array."""
-    return int(re.split(r"\D", job_id, maxsplit=1)[0])
-
-
-def _sacct(lost: Sequence[Submission]) -> Iterable[tuple[Key, JobState]]:
-    """What the accounting remembers; nothing where there is none."""
-    names = ",".join(sorted({s.job_name for s in lost if s.job_name}))
-    since = min(s.submitted_at for s in lost) - MAX_SKEW_S
-    columns = "--format=JobID,JobName,State,Start"
-    which = [f"--name={names}"] if len(names) < MAX_ARGUMENT else []
-    # sacct reads the seconds since the epoch only in this form.
-    start = time.strftime("%Y-%m-%dT%H:%M:%S", time.localtime(since))
-    try:
-        done = commands.start(["sacct", "-n", "-P", "-X", *which, f"--starttime={start}", columns])
-    except SchedulerError:  # sites without accounting need not have sacct
-        return
-    if done.returncode != 0:
-        return
-    lines = (
-        ((name, _index(job_id)), _Line(job_id, state, started))
-        for job_ids, name, state, started in commands.fields(done.stdout, 4)
-        for job_id in _elements(job_ids)
-    )
-    for key, line in _latest(lines).items():
-        state = _state_of(line)
-        # What the queue does not have is over, also where the accounting has missed its end.
-        yield key, state if state.stage is Stage.ENDED else JobState(Stage.ENDED, line.job_id)
-
-
-def _state_of(line: _Line, has_begun: bool = False) -> JobState:
-    word = line.state.split()[0]  # accounting writes "CANCELLED by 1000"
+def _state_of(line: Line, has_begun: bool = False) -> JobState:
+    """What a line means. A job whose state we do not know waits or runs: it is not over."""
+    word = line.state.partition(" ")[0]  # accounting writes "CANCELLED by 1000"
     start = float(line.start) if line.start.isdigit() else None
-    if word in WAITING:
-        words = explain(line.reason, start, has_begun=has_begun)
-        return JobState(
-            Stage.WAITING, line.job_id, words, is_hopeless=_word(line.reason) == NEVER_SATISFIED
-        )
     if word in SUSPENDED:
         return JobState(Stage.ACTIVE, line.job_id, PAUSE, started_at=start, is_suspended=True)
     if word == "COMPLETING":  # of one that comes back, the start is that of its next attempt
         return JobState(Stage.ACTIVE, line.job_id, is_ending=True)
-    if word in ACTIVE:
+    if word in ENDS:
+        is_cancelled = word == "CANCELLED"
+        return JobState(Stage.ENDED, line.job_id, ENDS[word], is_cancelled, start)
+    is_unknown = word not in WAITING and word not in ACTIVE
+    if word in ACTIVE or (is_unknown and start is not None and start <= time.time()):
         return JobState(Stage.ACTIVE, line.job_id, started_at=start)
-    is_cancelled = word == "CANCELLED"
-    return JobState(Stage.ENDED, line.job_id, ENDS.get(word, ""), is_cancelled, start)
-
-
-def _elements(job_id: str) -> Iterator[str]:
-    """The elements of an array one by one: accounting has those that never began as 22_[4-6,9].
-
-    Its own option to do so is not in every release of SLURM.
-    """
-    array, _, indices = job_id.partition("_")
-    if not indices.startswith("["):
-        yield job_id
-        return
-    for part in indices.strip("[]").partition("%")[0].split(","):
-        first, _, last = part.partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            for index in range(int(first), int(last or first) + 1):
-                yield f"{array}_{index}"
-
-
-def _index(job_id: str) -> int | None:
-    """The index of an array's element: 3 of 22_3."""
-    index = job_id.partition("_")[2]
-    return int(index) if index.isdigit() else None
+    words = explain(line.reason, start, has_begun=has_begun)
+    if is_unknown:
+        words += f" (SLURM calls its state {word})"
+    is_hopeless = _word(line.reason) == NEVER_SATISFIED
+    return JobState(Stage.WAITING, line.job_id, words, is_hopeless=is_hopeless)

@@ -159,6 +159,11 @@ def requests(script: str) -> frozenset[str]:
 
 def _refuse(text: str, key: str, value: str) -> None:
     """SchedulerError for an option that has a key of its own; sbatch knows it by its beginning."""
+    if "clusters".startswith(key) and key.startswith("cl"):
+        raise SchedulerError(
+            f"extra '{text}': vmcjob asks one cluster, the one of this host; submit on a login "
+            "host of the other cluster, or set SLURM_CONF to its slurm.conf"
+        )
     if key in GPU_OPTIONS or (key.startswith("tres-per-") and "gpu" in value):
         raise SchedulerError(
             f"extra '{text}': GPUs are asked for by resources.gpus or --gres, by so many per node"

@@ -1,0 +1,83 @@
+"""What is seen of a run: its directory, the living processes, and its batch system's word."""
+
+import time
+from collections.abc import Iterable
+
+from vmcjob.rundir import Heartbeat, Process, RunDir, Submission
+from vmcjob.state import STALE_S, JobState, Observation
+
+
+def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation:
+    """Look at everything, in the order that a worker's last moments demand.
+
+    A worker writes its outcome and then ends, so the outcome is read last: had it been read
+    first, a worker that ended in between would look dead without an outcome.
+    """
+    record = run.read_record()
+    submission = run.read_submission()
+    heartbeat = run.read_heartbeat()
+    workers = list(_workers(submission, heartbeat))
+    seems_alive = any(_is_alive(worker, sign, now) for worker, sign in workers)
+    is_seen_gone = bool(workers) and all(w.is_alive() is False for w, _ in workers)
+    launcher = submission.launcher if submission else None
+    is_launcher_alive = None if launcher is None else launcher.is_alive()
+    outcome = run.read_outcome()
+    events = _events(run, submission) if outcome is None else frozenset()
+    is_worker_alive = seems_alive and "lost" not in events
+    is_told = "stop" in events or (submission is not None and submission.cancelled_at is not None)
+    return Observation(
+        record=record,
+        submission=submission,
+        heartbeat=heartbeat,
+        outcome=outcome,
+        is_cancelled=run.read_cancellation() is not None,
+        is_told_to_stop=is_worker_alive and outcome is None and is_told,
+        is_worker_alive=is_worker_alive,
+        # A supervisor that lives will say what became of its worker, and may have it come back.
+        is_worker_gone=(is_seen_gone and not is_launcher_alive) or "lost" in events,
+        is_launcher_gone=is_launcher_alive is False,
+        job=job,
+    )
+
+
+def heard_of_s(run: RunDir) -> float | None:
+    """How long ago the run's worker gave a sign of life; None if it is known to be gone."""
+    seen = observe(run, time.time())
+    return silence_s(seen) if seen.is_worker_alive and seen.outcome is None else None
+
+
+def silence_s(seen: Observation) -> float:
+    """Seconds since the last sign of life of a run's worker."""
+    signs = (sign for _, sign in _workers(seen.submission, seen.heartbeat))
+    return max(0.0, time.time() - max(signs, default=0.0))
+
+
+def _events(run: RunDir, submission: Submission | None) -> frozenset[object]:
+    """What a job's supervisor has noted of its worker: that it was asked to stop, or is lost.
+
+    No times: clocks of hosts differ.
+    """
+    if submission is None or not submission.is_job:
+        return frozenset()
+    worker = submission.host, submission.worker_pid
+    lines = run.read_attempts()
+    return frozenset(
+        line.get("event") for line in lines if (line.get("host"), line.get("worker_pid")) == worker
+    )
+
+
+def _workers(
+    submission: Submission | None, heartbeat: Heartbeat | None
+) -> Iterable[tuple[Process, float]]:
+    """Who may be working on the run, each with the time of its last sign of life."""
+    if heartbeat is not None:
+        yield heartbeat.process, heartbeat.time
+    # The launcher knows its worker before that has said a word.
+    if submission is not None and submission.worker is not None:
+        yield submission.worker, submission.started_at or submission.submitted_at
+
+
+def _is_alive(worker: Process, sign_of_life: float, now: float) -> bool:
+    """Seen in the process table, or, on another host, heard of lately."""
+    alive = worker.is_alive()
+    return now - sign_of_life <= STALE_S if alive is None else alive
