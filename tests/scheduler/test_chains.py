@@ -20,9 +20,10 @@ from tests.scheduler.worlds import (
     submit_plans,
 )
 from vmcjob import scheduler
-from vmcjob.errors import UsageError
+from vmcjob.cli.submit import plans_again
+from vmcjob.errors import UsageError, VmcJobError
 from vmcjob.plan import Plan
-from vmcjob.rundir import END, Outcome, OutcomeRecord, RunDir
+from vmcjob.rundir import END, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, list_runs
 from vmcjob.status import State
 from vmcjob.supervisor import Supervisor
 
@@ -152,6 +153,56 @@ def test_a_run_that_only_comes_after_another_copies_nothing(world):
     wait_until(lambda: state(second) is State.BLOCKED, "it is known")
     second.take_start()
     assert not second.start_path.exists()
+
+
+def resume(world: World, *runs: RunDir) -> scheduler.Receipt:
+    """As `vmcjob resume` does it, in the order that the runs are named."""
+    (plans,) = plans_again(list(runs)).values()
+    return submit_plans(world, *plans)
+
+
+def test_a_resumed_run_still_waits_for_the_run_that_it_comes_after(world):
+    """Resumed in one array with the run that it comes after, it would begin beside that run."""
+    first = submit_one(world)
+    second = submit_plans(world, after(plan(2)[0], first)).submitted[0].run
+    scheduler.cancel([second, first])
+    wait_until(lambda: not state(first).is_active, "it has ended")
+    (item,) = resume(world, second).skipped
+    assert item.reason.endswith(f"resume {first.path.name} {second.path.name} goes on with both"), (
+        "alone, it would wait in vain"
+    )
+    assert len(resume(world, second, first).submitted) == 2
+    assert second.open_waits == (first.path.name,)
+    if isinstance(world, SlurmWorld):
+        script = world.backend.find_script(second)
+        assert script is not None
+        assert f"--dependency=afterok:{job_id_of(first)}\n" in script.read_text()
+
+
+def test_a_run_that_was_left_for_later_still_waits_when_it_is_resumed(batch):
+    """Its directory is all that remembers the option --after: it has no submission."""
+    first = submit_one(batch)
+    batch.refuse(True)
+    with pytest.raises(VmcJobError):
+        submit_plans(batch, after(plan(2)[0], first))
+    batch.refuse(False)
+    (second,) = (run for run in list_runs(batch.options.root) if run != first)
+    assert second.read_submission() is None
+    resume(batch, second)
+    assert second.open_waits == (first.path.name,)
+    scheduler.cancel([second])
+    wait_until(lambda: not state(second).is_active, "it is cancelled")
+    submit_plans(batch, *plan(2))
+    assert second.open_waits == (), "submitted without --after, it waits no more"
+
+
+def test_a_run_that_has_begun_comes_after_no_other(tmp_path):
+    """Resuming a run is not refused because the run that it once waited for was removed."""
+    run = RunDir(tmp_path)
+    run.write_waits(["h-0123456789"])
+    assert run.comes_after == ("h-0123456789",)
+    run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2))
+    assert run.comes_after == ()
 
 
 def test_runs_that_would_wait_in_a_circle_are_refused(world):

@@ -77,12 +77,12 @@ def resume(
     """
     chosen = select_runs(selectors, options.site, options.runs)
     if more_steps is None and target_error is None:
-        submit_plans(_plans_again(chosen), options)
+        submit_plans(plans_again(chosen), options)
         return
     extension = Extension(more_steps, target_error)
     chosen = _longest(chosen)
     _require_finished(chosen)
-    submit_plans(_plans_again(chosen, extension), options)
+    submit_plans(plans_again(chosen, extension), options)
 
 
 @app.command(cls=Command)
@@ -95,7 +95,7 @@ def rerun(selectors: SomeSelectors, options: CommandOptions) -> None:
     """
     chosen = select_runs(selectors, options.site, options.runs)
     _refuse_active(chosen)
-    submit_plans(_plans_again(chosen), options, is_restart=True)
+    submit_plans(plans_again(chosen), options, is_restart=True)
 
 
 def _plan_after(plan: "Plan", root: Path, chosen: "list[RunDir]") -> "Plan":
@@ -143,7 +143,7 @@ def _require_finished(chosen: "list[RunDir]") -> None:
         )
 
 
-def _plans_again(
+def plans_again(
     chosen: "list[RunDir]", extension: Extension | None = None
 ) -> "dict[Path, list[Plan]]":
     """What runs compute as their own directories describe it, by the runs root of each."""
@@ -165,6 +165,7 @@ def _plan_again(run: "RunDir", extension: Extension | None) -> "Plan":
         raise UsageError(f"{run.path}: {words}")
     spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     who = record.run_id, record.name, record.point, record.seed
-    task = Task(*who, spec, record.science_sha256, pool_sha256=record.pool_sha256)
+    after, pool = run.comes_after, record.pool_sha256
+    task = Task(*who, spec, record.science_sha256, after=after, pool_sha256=pool)
     chosen = extension.make_longer(run, task) if extension else task
     return Plan(record.source, (chosen,), is_whole=False)

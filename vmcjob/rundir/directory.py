@@ -18,6 +18,7 @@ from vmcjob.rundir.files import (
 from vmcjob.rundir.journal import RunJournal
 from vmcjob.rundir.lock import lock
 from vmcjob.rundir.records import (
+    END,
     RESULTS,
     Outcome,
     Record,
@@ -154,6 +155,15 @@ class RunDir(RunJournal):
         submission = self.read_submission()
         wanted = (submission.waits_for if submission else None) or {}
         return tuple(run_id for run_id in wanted if not self.beside(run_id).can_be_begun_with)
+
+    @property
+    def comes_after(self) -> tuple[str, ...]:
+        """The ids of the runs that its user wants finished before it begins; none once it has."""
+        submission, waits = self.read_submission(), self.read_waits()
+        if self.read_heartbeat() is not None or (submission and submission.started_at):
+            return ()
+        wanted = waits.after if waits else (submission and submission.waits_for) or {}
+        return tuple(run_id for run_id, what in wanted.items() if what == END)
 
     @property
     def can_be_begun_with(self) -> bool:

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -20,6 +20,7 @@ from vmcjob.rundir.files import (
 from vmcjob.rundir.log import LogReader
 from vmcjob.rundir.process import Process, host_name
 from vmcjob.rundir.records import (
+    END,
     Cancellation,
     Heartbeat,
     Notification,
@@ -27,6 +28,7 @@ from vmcjob.rundir.records import (
     OutcomeRecord,
     Record,
     Submission,
+    Waits,
     decode,
     encode,
     parse_object,
@@ -125,6 +127,17 @@ class RunJournal(RunResults):
     def clear_cancellation(self) -> None:
         """It is wanted again."""
         remove_file(self.cancellation_path)
+
+    def read_waits(self) -> Waits | None:
+        """The runs that it comes after; None if its user named none."""
+        return _read(Waits, self.waits_path)
+
+    def write_waits(self, after: Iterable[str]) -> None:
+        """Note the ids of the runs that it comes after."""
+        if wanted := dict.fromkeys(after, END):
+            replace_file(self.waits_path, encode(Waits(after=wanted)))
+        else:
+            remove_file(self.waits_path)
 
     def read_notification(self) -> Notification | None:
         """Of which end somebody has been told last."""

@@ -48,6 +48,11 @@ class RunPaths:
         return self.path / "cancel.json"
 
     @property
+    def waits_path(self) -> Path:
+        """The runs that have to finish before it begins (`Waits`)."""
+        return self.path / "waits.json"
+
+    @property
     def notification_path(self) -> Path:
         """Of which end the user's command has been told (`Notification`)."""
         return self.path / "notified.json"

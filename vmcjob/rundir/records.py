@@ -156,6 +156,13 @@ class Cancellation:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Waits:
+    """waits.json: runs that have to finish before this run begins, named by its user."""
+
+    after: Mapping[str, Any]  # END by run id
+
+
+@dataclass(frozen=True, kw_only=True)
 class Notification:
     """notified.json: of which end of the run its user's command has been told last."""
 

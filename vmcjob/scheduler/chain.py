@@ -81,6 +81,6 @@ def _advise(state: State, run_id: str, run: RunDir, what: str) -> str:
         return "raise budget.gpu_hours in its spec, submit that, then this again"
     if state is State.DIVERGED:
         return "change its spec and submit that, then this with the new run"
-    if what == END:  # which no directory remembers of a run that was not submitted
+    if what == END and run_id not in run.comes_after:  # the run was never submitted
         return f"vmcjob resume {run_id}, then submit this again"
     return f"vmcjob resume {run_id} {run.path.name} goes on with both"

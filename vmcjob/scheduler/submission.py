@@ -110,7 +110,7 @@ def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOption
     tasks = distinct(plans)
     for run_id, (source, task) in tasks.items():
         if not RunDir(options.root / run_id).exists:
-            create_run(options.root, source, task)
+            create_run(options.root, source, task).write_waits(task.after)
     with queue_lock(options.root):
         _adopt_jobs(backend, [RunDir(options.root / run_id) for run_id in tasks])
         planned = draft(backend, plans, options)
@@ -186,6 +186,7 @@ class _Progress:
         """Whether the run is ready for its next attempt; else it alone stays behind, as it was."""
         try:
             self.aside[run] = prepare(run, *self._tasks[run.path.name], self._is_restart)
+            run.write_waits(self._tasks[run.path.name][1].after)
             run.clear_cancellation()
         except RunDirError as error:
             self.leave([run], UNUSABLE, error)
