@@ -100,7 +100,7 @@ def test_an_image_is_the_one_that_was_pinned_or_an_error(tmp_path):
     path.write_bytes(b"image")
     digest = hashlib.sha256(b"image").hexdigest()
     assert Image(path, digest).digest() == digest
-    with pytest.raises(ContainerError, match="was asked for"):
+    with pytest.raises(ContainerError, match=f"is {digest}, and the pin asks for 0000"):
         Image(path, "0" * 64).digest()
 
 

@@ -40,7 +40,7 @@ def test_what_is_no_image_is_refused_in_apptainers_words(sif, programs):
 
 def test_the_pin_is_looked_at_before_the_image_is_started(sif, programs):
     programs.make("apptainer")
-    with pytest.raises(ContainerError, match=f"its sha256 is {DIGEST}, and 00 was asked for"):
+    with pytest.raises(ContainerError, match=f"its sha256 is {DIGEST}, and the pin asks for 00"):
         images.verify(Image(sif, "00"))
     assert programs.calls("apptainer") == []
     assert images.verify(Image(sif, DIGEST, ("--userns",))) == DIGEST
@@ -79,6 +79,30 @@ def test_an_image_that_fails_its_own_test_is_not_verified(sif, programs):
     programs.make("apptainer", code=3)
     with pytest.raises(ContainerError, match="its own test ended with exit code 3"):
         images.verify(Image(sif))
+
+
+@pytest.mark.parametrize(
+    ("euid", "capabilities", "options", "is_advised"),
+    [
+        (0, "000001fffeffffff", (), True),
+        (0, "000001fffeffffff", ("--userns",), False),
+        (0, "000001ffffffffff", (), False),
+        (1000, "0000000000000000", (), False),
+    ],
+)
+def test_a_root_who_may_not_raise_limits_is_told_the_option_that_helps(
+    sif, programs, monkeypatch, euid, capabilities, options, is_advised
+):
+    """In a container of its own, root lacks CAP_SYS_RESOURCE: Apptainer names no remedy."""
+    programs.make("apptainer", code=255)
+    read = Path.read_text
+    status = f"Name:\tpython\nCapEff:\t{capabilities}\n"
+    is_asked = Path("/proc/self/status").__eq__
+    monkeypatch.setattr(Path, "read_text", lambda p, *a: status if is_asked(p) else read(p, *a))
+    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    with pytest.raises(ContainerError) as refusal:
+        images.verify(Image(sif, None, options))
+    assert ('options = ["--userns"] into [container]' in str(refusal.value)) is is_advised
 
 
 def test_without_apptainer_there_is_a_sentence(sif, programs):

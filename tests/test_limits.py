@@ -135,6 +135,17 @@ def test_what_is_not_taken_at_all_is_one_sentence_before_anything_is_written(
     assert not cluster.runs.exists()
 
 
+def test_what_only_the_submission_itself_refuses_is_said_once_and_leaves_no_runs(cluster):
+    """sbatch --test-only takes some requests that sbatch refuses."""
+    sbatch = cluster.cwd / "bin" / "sbatch"
+    words = "sbatch: error: Batch job submission failed: Invalid gres"
+    sbatch.write_text(f'#!/bin/sh\n[ "$1" = --test-only ] || {{ echo "{words}" >&2; exit 1; }}\n')
+    done = cluster.run("submit", cluster.spec(2))
+    assert (done.returncode, done.stdout) == (5, "")
+    assert done.stderr.count("Invalid gres") == 1
+    assert list_runs(cluster.runs) == []
+
+
 def test_a_check_says_what_the_cluster_would_do_and_writes_nothing(cluster):
     cluster.limit(2)
     spec = cluster.spec(2)

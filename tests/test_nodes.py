@@ -30,8 +30,8 @@ case "$*" in *--test-only*)
 esac
 echo "Submitted batch job 7"
 """
-DRAINED = "n1|drain|4|8000|gpu:2(S:0-1)|gpu*\n"
-NOT_ANSWERING = "n2|idle*|8|8000|gpu:a100:4,shard:8|gpu*\n"
+DRAINED = "n1|drain|4|8000|gpu:2(S:0-1)|intel,ib|gpu*\n"
+NOT_ANSWERING = "n2|idle*|8|8000|gpu:a100:4(S:0,1),shard:8,nvme:2T|amd|gpu*\n"
 
 
 @pytest.fixture
@@ -57,6 +57,9 @@ def submit(root: Path, nodes: int, request: Request) -> list[str | None]:
         (f"Welcome | to | the | cluster\n{DRAINED}{NOT_ANSWERING}", 2, {}),
         (DRAINED.replace("drain", "down*"), 1, {"gres": "gpu:2"}),
         (DRAINED.replace("*", "").replace("drain", "maint"), 1, {"partition": "gpu"}),
+        (NOT_ANSWERING, 1, {"gres": "gres/gpu:a100:2,nvme", "constraint": "amd"}),
+        (DRAINED, 1, {"constraint": "intel&ib"}),
+        (DRAINED, 1, {"constraint": "[rack1|rack2]"}),  # SLURM judges alternatives itself
     ],
 )
 def test_a_job_whose_nodes_are_away_is_submitted_and_waits_for_them(
@@ -71,6 +74,9 @@ def test_a_job_whose_nodes_are_away_is_submitted_and_waits_for_them(
     ("answer", "nodes", "flags"),
     [
         (DRAINED, 1, {"gres": "gpu:9"}),
+        (NOT_ANSWERING, 1, {"gres": "gpu:h100:1"}),
+        (NOT_ANSWERING, 1, {"gres": "gpu:a100:1,fpga:1"}),
+        (DRAINED, 1, {"constraint": "intel&rack7"}),
         (DRAINED, 1, {"mem": "9G"}),
         (DRAINED, 2, {}),
         (DRAINED.replace("|4|", "|2|"), 1, {}),

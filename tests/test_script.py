@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from vmcjob.errors import SchedulerError
-from vmcjob.resources import Request
+from vmcjob.errors import SchedulerError, UsageError
+from vmcjob.resources import Request, memory_mb
 from vmcjob.scheduler.slurm.script import EARLY_S, PYTHON, Options
 from vmcjob.site import Slurm
-from vmcjob.spec import Resources
+from vmcjob.spec import Resources, parse_spec
 
 
 @pytest.mark.parametrize(
@@ -29,6 +29,34 @@ def test_a_worker_is_asked_to_stop_by_us_before_slurm_warns_however_early(time, 
     assert options.spare_s == spare_s
     assert delay_s >= 1  # SLURM takes 0 for none
     assert delay_s + EARLY_S <= max(spare_s, 1 + EARLY_S)
+
+
+@pytest.mark.parametrize(
+    ("time", "minutes"),
+    [("1-0", 1440), ("1-12", 2160), ("1-12:30", 2190), ("0-1", 60), ("UNLIMITED", "UNLIMITED")],
+)
+def test_days_and_no_limit_are_said_as_sbatch_says_them(time, minutes):
+    request = Request(time=time)
+    request.check()
+    assert Options(Resources(), request, Slurm()).parameters("h", Path("/runs"), 1)["time"] == (
+        minutes
+    )
+
+
+@pytest.mark.parametrize("time", ["0", "0-0", "00:00", "30", "02:30", "unlimited", "1-100"])
+def test_a_wall_time_that_people_and_sbatch_read_differently_is_refused(time):
+    """To sbatch, "02:30" is two minutes and a half."""
+    with pytest.raises(UsageError, match="--time: expected a wall time"):
+        Request(time=time).check()
+
+
+def test_all_memory_of_a_node_may_be_asked_for():
+    """It is no small amount: a spec that needs some is not refused for it."""
+    Request(mem="0").check()
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\nresources.mem = "0"\nresources.gpus = 0\n'
+    (point,) = parse_spec(text, "h.toml").points
+    assert Options(point.spec.resources, Request(), Slurm()).first("mem") == "0"
+    assert [memory_mb(text) for text in ("16GB", "4000K", "1KB", "2T")] == [16384, 4, 1, 2**21]
 
 
 def test_a_termination_does_not_end_a_job_in_which_nobody_listens_yet():

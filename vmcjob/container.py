@@ -60,12 +60,20 @@ class Image:
             path,
         )
 
+    def require_unchanged(self, submitted: str) -> None:
+        """ContainerError unless the file still is what it was when the run was submitted."""
+        if (found := digest(self.path)) != submitted:
+            raise ContainerError(
+                f"{self.path}: has changed since the run was submitted: its sha256 was "
+                f"{submitted} and is {found}; vmcjob resume takes the new one"
+            )
+
     def digest(self) -> str:
         """Its sha256; ContainerError if it is missing or not the pinned one."""
         found = digest(self.path)
         if self.pinned is not None and found != self.pinned:
             raise ContainerError(
-                f"{self.path}: its sha256 is {found}, and {self.pinned} was asked for"
+                f"{self.path}: its sha256 is {found}, and the pin asks for {self.pinned}"
             )
         return found
 
@@ -115,6 +123,15 @@ def refuse_unbindable(path: Path) -> None:
     """Apptainer splits what it is to bind at colons and commas."""
     if any(letter in str(path) for letter in ":,"):
         raise ContainerError(f"{path}: a path with ':' or ',' cannot be bound into a container")
+
+
+def without_cache(command: Sequence[str], cache: Path) -> list[str]:
+    """The command of an image that does not see the folder of compiled programs."""
+    words = list(command)
+    bind = ["--bind", str(cache)]
+    places = (n for n in range(len(words)) if words[n : n + 2] == bind)
+    place = next(places, None)
+    return words if place is None else words[:place] + words[place + 2 :]
 
 
 def make_cache(cache: Path, sha256: str) -> Path:

@@ -14,6 +14,8 @@ from pathlib import Path
 from vmcjob.container import Image, digest, host_environment
 from vmcjob.errors import ContainerError, NotFoundError
 
+CAP_SYS_RESOURCE = 24  # as in linux/capability.h
+USERNS = "--userns"
 MISSING = 'apptainer is not on PATH; load its module, or see README\'s "On a cluster"'
 
 
@@ -84,8 +86,29 @@ def verify(image: Image, *, is_tested: bool = True) -> str:
     if is_tested:
         line = ("apptainer", "test", "--cleanenv", "--no-home", *image.options, str(image.path))
         if code := _run(line, host_environment(os.environ)):
-            raise ContainerError(f"{image.path}: its own test ended with exit code {code}")
+            words = f"{image.path}: its own test ended with exit code {code}"
+            raise ContainerError(f"{words}{_advise_userns(image)}")
     return found
+
+
+def _advise_userns(image: Image) -> str:
+    """What helps a root who may not raise limits, which Apptainer does for root; else nothing."""
+    if USERNS in image.options or os.geteuid() != 0 or _has_capability(CAP_SYS_RESOURCE):
+        return ""
+    return (
+        "; this root lacks the capability CAP_SYS_RESOURCE, which Apptainer needs: write "
+        f'options = ["{USERNS}"] into [container] of the site profile'
+    )
+
+
+def _has_capability(number: int) -> bool:
+    """Whether the kernel grants it to this process; True where the kernel does not say."""
+    try:
+        lines = Path("/proc/self/status").read_text().splitlines()
+        granted = next(line.split()[1] for line in lines if line.startswith("CapEff:"))
+    except (OSError, StopIteration):
+        return True
+    return bool(int(granted, 16) >> number & 1)
 
 
 def _require(path: Path) -> None:

@@ -1,5 +1,6 @@
 """What may be asked of a batch system, and how it is written: the words of sbatch."""
 
+import math
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final  # Any: fields of several types
 
@@ -7,26 +8,38 @@ from vmcjob.document import accept, between, expected, format_short, keys_of, ma
 from vmcjob.errors import UsageError
 
 ONE_LINE = matching(r"[^\x00-\x1f\x7f]+", "a string of one line")
+UNLIMITED = "UNLIMITED"
+ALL_MEMORY = "0"  # sbatch's word for all memory of a node
 WALL_TIME = matching(
-    r"(?![0:-]+$)(\d{1,3}-)?\d{1,3}:[0-5]\d:[0-5]\d",
-    'a wall time like "02:30:00" or "1-12:00:00"',
+    r"(?![0:-]+$)(\d{1,3}-)?\d{1,3}:[0-5]\d:[0-5]\d|(?![0:-]+$)\d{1,3}-\d{1,2}(:[0-5]\d)?|"
+    + UNLIMITED,
+    'a wall time like "02:30:00", "1-12:00:00" or "1-12" (days-hours), or "UNLIMITED"',
 )
-MEMORY = matching(r"[1-9]\d{0,5}[MGT]B?", 'an amount of memory like "16GB"')
+"""sbatch also takes "30" and "02:30", minutes and seconds, which people read as hours."""
+MEMORY = matching(
+    r"[1-9]\d{0,5}[MGT]B?|[1-9]\d{0,8}KB?|0",
+    'an amount of memory like "16GB", or "0" for all of a node',
+)
 
 DIGEST = matching(r"[0-9a-f]{64}", "a sha256: 64 hexadecimal digits")
 
 
 def wall_time_s(text: str) -> float:
-    """Seconds of a wall time."""
-    days, _, clock = text.rpartition("-")
-    hours, minutes, seconds = map(int, clock.split(":"))
+    """Seconds of a wall time; infinity without a limit. After days come hours, then minutes."""
+    if text == UNLIMITED:
+        return math.inf
+    days, dash, clock = text.rpartition("-")
+    hours, minutes, seconds = map(int, (clock + ":0:0" if dash else clock).split(":")[:3])
     return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
 def memory_mb(text: str) -> int:
-    """Megabytes of an amount of memory, 1024 of them to a gigabyte as in SLURM."""
+    """Megabytes of an amount of memory, 1024 of them to a gigabyte as in SLURM; 0 for `"0"`."""
+    if text == ALL_MEMORY:
+        return 0
     amount = text.removesuffix("B")
-    return int(amount[:-1]) * 1024 ** "MGT".index(amount[-1])
+    kilobytes = int(amount[:-1]) * 1024 ** "KMGT".index(amount[-1])
+    return math.ceil(kilobytes / 1024)
 
 
 @dataclass(frozen=True)

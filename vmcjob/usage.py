@@ -6,6 +6,7 @@ counted in parts, so that the runs of a job add up to what the job is charged fo
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from math import inf
 
 from vmcjob.rundir import Heartbeat
 from vmcjob.spec import Resources
@@ -71,7 +72,7 @@ def usage(done: Work, resources: Resources, *, is_job: bool, eta_s: float | None
         used_hours=used_hours,
         is_complete=done.is_complete,
         forecast_hours=None if eta_s is None else used_hours + devices * eta_s / S_PER_HOUR,
-        asked_hours=None if asked_s is None else devices * asked_s / S_PER_HOUR,
+        asked_hours=None if asked_s in (None, inf) else devices * asked_s / S_PER_HOUR,
     )
 
 

@@ -58,7 +58,7 @@ def test_verify_takes_image_and_pin_of_the_site(shell):
         ("image verify absent.sif", 4, "absent.sif: no such file\n"),
         ("image inspect vmc.sif", 6, "apptainer is not on PATH"),
         ("image verify vmc.sif", 6, "apptainer is not on PATH"),
-        ("image verify --sha256 00 vmc.sif", 6, "and 00 was asked for"),
+        ("image verify --sha256 00 vmc.sif", 6, "and the pin asks for 00"),
         ("image verify --spec absent.toml", 4, "absent.toml: no such file"),
         ("image build new.sif", 4, "containers/build: no such file; is . a checkout of vmcjob?"),
     ],
@@ -77,7 +77,7 @@ def test_a_spec_pins_the_image_of_the_site(shell):
         spec.write(f'[container]\nsha256 = "{"0" * 64}"\n')
     done = shell.run("image", "verify", "--no-test", "--spec", "h.toml", *site)
     assert done.returncode == 6
-    assert f"and {'0' * 64} was asked for" in done.stderr
+    assert f"the pin asks for {'0' * 64}" in done.stderr
 
 
 def test_a_base_for_gpus_without_a_digest_is_refused_before_anything_is_done():

@@ -139,13 +139,31 @@ def test_a_dry_run_prints_what_the_worker_would_read_and_writes_nothing(shell):
     with busy_slot(shell.runs):
         shell.run("submit", "h.toml")
         runs = list_runs(shell.runs)
-        assert [part.splitlines()[0] for part in shown] == [f"runs/{r.path.name}" for r in runs]
-        for part, run in zip(shown, runs, strict=True):
-            assert part.partition("\n")[2].strip() == run.read_spec_text().strip()
+        places = [f"runs/{run.path.name}" for run in runs]
+        heads = [places[0], f"{places[1]}, as the spec above but for seed = 1"]
+        assert [part.splitlines()[0] for part in shown] == heads
+        first, second = runs
+        assert shown[0].partition("\n")[2].strip() == first.read_spec_text().strip()
+        changed = second.read_spec_text().replace("seed = 1\n", "seed = 0\n")
+        assert changed == first.read_spec_text(), "which the preview says in a line"
         again = shell.run("submit", "-n", "h.toml")
         assert again.stdout.splitlines() == [
             f"# would be skipped: runs/{run.path.name}, queued" for run in runs
         ]
+
+
+def test_a_dry_run_of_many_runs_has_a_line_for_each(shell):
+    """2000 runs in full were 158,052 lines. Another ansatz is another spec, and shown in full."""
+    text = 'name = "h"\nseeds = {}\nsystem.atoms = [["H", 0, 0, 0]]\n'
+    sweep = '[sweep]\n"optimizer.damping" = [1e-3, 1e-2]\n'
+    (shell.cwd / "many.toml").write_text(text.format(list(range(200))) + sweep)
+    (shell.cwd / "other.toml").write_text(text.format([0]) + '[ansatz]\nkind = "psiformer"\n')
+    lines = shell.run("submit", "-n", "many.toml", "other.toml").stdout.splitlines()
+    heads = [line for line in lines if line.startswith("# would be submitted: ")]
+    assert len(heads) == 401
+    assert sum(", as the spec above but for " in line for line in heads) == 399
+    assert len(lines) < 401 + 2 * 120
+    assert heads[399].endswith(" but for seed = 199, optimizer.damping = 0.01")
 
 
 def test_what_a_laptop_leaves_aside_is_said(shell):

@@ -121,5 +121,5 @@ def test_another_image_than_the_pinned_one_is_refused(contained, image):
     spec = contained.spec(extra=f'[container]\nimage = "{image}"\nsha256 = "{64 * "0"}"')
     done = contained.start("submit", spec)
     assert done.returncode == 6
-    assert "was asked for" in done.stderr
+    assert "the pin asks for" in done.stderr
     assert not contained.runs.exists()

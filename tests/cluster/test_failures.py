@@ -166,10 +166,10 @@ def test_a_job_whose_image_was_replaced_has_failed_and_says_so_everywhere(room):
         assert following.stderr is not None
         assert any("  queued" in line for line in following.stderr)  # it looks on
         place.cluster.call("scontrol", "release", *place.cluster.job_ids(place.cwd))
-        assert "was asked for" in following.communicate(timeout=PATIENCE_S)[0]
+        assert "has changed since" in following.communicate(timeout=PATIENCE_S)[0]
         assert following.returncode == 3
     (row,) = place.status()
-    assert (row["state"], "was asked for" in row["message"]) == ("FAILED", True)
+    assert (row["state"], "has changed since" in row["message"]) == ("FAILED", True)
     assert "the worker was not started: " in place.run("logs", "h")
     site.write_text("")
     place.run("submit", "h.toml")

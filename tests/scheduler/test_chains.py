@@ -21,9 +21,10 @@ from tests.scheduler.worlds import (
 )
 from vmcjob import scheduler
 from vmcjob.cli.submit import plans_again
-from vmcjob.errors import UsageError, VmcJobError
+from vmcjob.errors import UsageError
 from vmcjob.plan import Plan
-from vmcjob.rundir import END, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, list_runs
+from vmcjob.rundir import END, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.scheduler.records import create_missing, distinct
 from vmcjob.status import State
 from vmcjob.supervisor import Supervisor
 
@@ -182,11 +183,8 @@ def test_a_resumed_run_still_waits_for_the_run_that_it_comes_after(world):
 def test_a_run_that_was_left_for_later_still_waits_when_it_is_resumed(batch):
     """Its directory is all that remembers the option --after: it has no submission."""
     first = submit_one(batch)
-    batch.refuse(True)
-    with pytest.raises(VmcJobError):
-        submit_plans(batch, after(plan(2)[0], first))
-    batch.refuse(False)
-    (second,) = (run for run in list_runs(batch.options.root) if run != first)
+    plans = [after(plan(2)[0], first)]
+    (second,) = create_missing(batch.options.root, distinct(plans))
     assert second.read_submission() is None
     resume(batch, second)
     assert second.open_waits == (first.path.name,)

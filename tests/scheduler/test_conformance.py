@@ -24,6 +24,7 @@ from tests.scheduler.worlds import (
 from vmcjob import __version__, scheduler
 from vmcjob.errors import NotFoundError, SchedulerError, UsageError, VmcJobError
 from vmcjob.rundir import LOCAL, RunDir, list_runs
+from vmcjob.scheduler.records import create_missing, distinct
 from vmcjob.site import load_site
 from vmcjob.status import State
 from vmcjob.supervisor import Fate
@@ -162,11 +163,13 @@ def test_a_finished_run_begins_anew_when_that_is_asked_for(world):
     assert (item.run, item.run.has_results, state(run)) == (run, False, State.QUEUED)
 
 
-def test_a_refusal_leaves_runs_as_they_were(world):
+def test_a_refusal_leaves_runs_as_they_were_and_makes_none(world):
+    """Directories of runs that nobody works on would stay in every table."""
+    (run,) = create_missing(world.options.root, distinct(plan()))
     world.refuse(True)
     with pytest.raises(VmcJobError):
-        submit(world)
-    (run,) = list_runs(world.options.root)
+        submit(world, 2)
+    assert list_runs(world.options.root) == [run]
     assert (run.read_submission(), state(run)) == (None, State.NEW)
     world.refuse(False)
     assert submit_one(world) == run

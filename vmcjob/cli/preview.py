@@ -1,5 +1,6 @@
 """Dry runs: what a batch system would be given, what it can cost, and what it says to that."""
 
+import math
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ class Preview:
 
 
 NOTHING = Preview()
+MAX_CHANGES = 5  # keys of a sweep, and the seed: more differences deserve the whole spec
 
 
 def preview(batches: "Sequence[Batch]", answers: "Sequence[Answer]") -> Preview:
@@ -49,9 +51,16 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
     """What would be submitted, as the worker and SLURM would read it."""
     from vmcjob.spec import dump_spec
 
+    first: dict[str, str] | None = None
     for item in receipt.submitted:
-        put(f"# would be submitted: {relative(item.run.path)}")
-        put(dump_spec(tasks[item.run_id].spec))
+        text, where = dump_spec(tasks[item.run_id].spec), relative(item.run.path)
+        values = _values(text)
+        changed = None if first is None else _changes(first, values)
+        if changed is None:
+            put(f"# would be submitted: {where}\n{text}")
+            first = values
+        else:
+            put(f"# would be submitted: {where}, as the spec above but for {changed}")
     for item in receipt.skipped:
         put(f"# would be skipped: {relative(item.run.path)}, {item.reason}")
     for job in jobs.jobs:
@@ -65,6 +74,27 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
     for answer in jobs.answers:
         if answer.n_jobs:
             say(_say_yes(answer))
+
+
+def _values(text: str) -> dict[str, str]:
+    """The values of a resolved spec by table and key; each is one line."""
+    values: dict[str, str] = {}
+    table = ""
+    for line in text.splitlines():
+        name, sign, value = line.partition(" = ")
+        if sign:
+            values[table + name] = value
+        elif line:
+            table = f"{line.strip('[]')}."
+    return values
+
+
+def _changes(first: Mapping[str, str], other: Mapping[str, str]) -> str | None:
+    """The keys in which a spec differs from another, on one line; None if these are many."""
+    keys = [key for key in {**first, **other} if first.get(key) != other.get(key)]
+    if len(keys) > MAX_CHANGES or not all(key in other for key in keys):
+        return None
+    return ", ".join(f"{key} = {other[key]}" for key in keys)
 
 
 def _say_yes(answer: "Answer") -> str:
@@ -110,6 +140,8 @@ def _describe_cost(jobs: "Sequence[JobPreview]") -> str:
     from vmcjob.scheduler import Cost
 
     cost = sum((job.cost for job in jobs), Cost())
+    if cost.node_hours == math.inf:
+        return f"no limit of wall time, so none of the cost; {count(cost.files, 'file')}"
     hours = [(cost.gpu_hours, "GPU-hours"), (cost.cpu_hours, "CPU-hours")]
     if cost.is_exclusive:
         hours = [(cost.node_hours, "hours of whole nodes")]

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shutil
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -95,6 +96,23 @@ def _why_no_start(start: RunDir, spec: JobSpec, planned: JobSpec | None) -> str 
     except VmcJobError:
         return None  # the worker asks the results themselves, which have their own copy
     return why_no_start(spec, origin)
+
+
+def create_missing(root: Path, tasks: Mapping[str, tuple[str, Task]]) -> list[RunDir]:
+    """Make the directories of runs that have none; those that were made."""
+    made: list[RunDir] = []
+    for run_id, (source, task) in tasks.items():
+        if not RunDir(root / run_id).exists:
+            made.append(create_run(root, source, task))
+            made[-1].write_waits(task.after)
+    return made
+
+
+def remove_unused(made: Sequence[RunDir]) -> None:
+    """Remove new directories of runs that no batch system was given."""
+    for run in made:
+        if run.read_submission() is None and run.read_heartbeat() is None:
+            shutil.rmtree(run.path, ignore_errors=True)
 
 
 def create_run(root: Path, source: str, task: Task) -> RunDir:

@@ -23,11 +23,12 @@ from vmcjob.scheduler.receipt import (
     reason_to_wait,
 )
 from vmcjob.scheduler.records import (
-    create_run,
+    create_missing,
     distinct,
     make_record,
     prepare,
     record_id,
+    remove_unused,
     restore,
 )
 from vmcjob.scheduler.registry import AnyBackend
@@ -108,10 +109,9 @@ def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOption
     options = options.absolute()
     _require_room(check(backend, draft(backend, plans, options).batches))
     tasks = distinct(plans)
-    for run_id, (source, task) in tasks.items():
-        if not RunDir(options.root / run_id).exists:
-            create_run(options.root, source, task).write_waits(task.after)
+    made = create_missing(options.root, tasks)
     with queue_lock(options.root):
+        made += create_missing(options.root, tasks)  # removed meanwhile, by a refused submission
         _adopt_jobs(backend, [RunDir(options.root / run_id) for run_id in tasks])
         planned = draft(backend, plans, options)
         _withdraw(backend, [item.run for item in planned.receipt.submitted])
@@ -123,6 +123,7 @@ def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOption
                 done.send(batch)
             except (SchedulerError, RunDirError) as error:
                 if not done.job_ids:
+                    remove_unused(made)
                     raise
                 done.leave(batch.runs, reason_to_wait(backend.title), error)
     submitted = tuple(

@@ -16,6 +16,7 @@ from vmcjob.document import (
     one_of,
 )
 from vmcjob.resources import (
+    ALL_MEMORY,
     DEFAULT_RETRIES,
     DIGEST,
     MEMORY,
@@ -283,7 +284,7 @@ class JobSpec:
         if size.memory_bytes > DEVICE_BYTES * n_devices:
             message = f"{needed}, more than {n_devices} x {format_bytes(DEVICE_BYTES)}"
             yield Clash(("sampler", "ansatz", "system"), f"{message}, and no device has as much")
-        elif resources.mem is not None and not resources.gpus:
+        elif resources.mem not in (None, ALL_MEMORY) and not resources.gpus:
             asked = resources.nodes * memory_mb(resources.mem) * 2**20
             if size.memory_bytes > asked:
                 message = f"{needed}, and resources.mem asks for {format_bytes(asked)} in all"

@@ -15,7 +15,13 @@ from functools import partial
 from pathlib import Path
 
 from vmcjob.budget import BudgetWatch, group_of, why_not_begun
-from vmcjob.container import Image, environment, host_environment, make_cache
+from vmcjob.container import (
+    Image,
+    environment,
+    host_environment,
+    make_cache,
+    without_cache,
+)
 from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
 from vmcjob.notification import notify_job
 from vmcjob.protocol import (
@@ -102,9 +108,9 @@ class Supervisor:
         limits: dict[str, Limit] = {DEADLINE: Deadline(job, self.spare_s), BUDGET: BudgetWatch(run)}
         try:
             run.take_start()
-            self._prepare(run, rank)
+            cache = self._prepare(run, rank)
             run.clear_outcome()
-            worker = self._start(run, rank)
+            worker = self._start(run, rank, cache)
             _record_start(run, submission, job, worker)
         except VmcJobError as error:
             _note_failure(run, submission, job, error)
@@ -146,8 +152,7 @@ class Supervisor:
         """
         try:
             _wait_for_start(run, submission)
-            self._prepare(run, rank)
-            worker = self._start(run, rank)
+            worker = self._start(run, rank, self._prepare(run, rank))
         except VmcJobError as error:
             say(str(error))
             note_loss(run, rank, job, str(error))
@@ -158,27 +163,41 @@ class Supervisor:
             note_loss(run, rank, job, how_it_ended(code), worker.pid)
         return abs(code)
 
-    def _prepare(self, run: RunDir, rank: Rank) -> None:
-        """See that the image is the one that was submitted, and say what is seen inside of it."""
+    def _prepare(self, run: RunDir, rank: Rank) -> Path | None:
+        """Write what is seen inside of the image; the folder of its compiled programs, if any.
+
+        ContainerError if the image is not the one that was submitted.
+        """
         if self.image is None:
-            return
-        Image(Path(self.image), self.image_sha256).digest()
-        cache = make_cache(Path(self.cache), self.image_sha256) if self.cache else None
+            return None
+        Image(Path(self.image)).require_unchanged(self.image_sha256)
+        cache = self._make_cache()
         environ = self._environ() | {SUPERVISED: "1"}
         text = environment(environ, self.image_sha256, has_gpus=self.has_gpus, cache=cache)
         run.write_environment(text, rank.index)
+        return cache
+
+    def _make_cache(self) -> Path | None:
+        """The folder of compiled programs; None without a safe one: the run only starts later."""
+        try:
+            return make_cache(Path(self.cache), self.image_sha256) if self.cache else None
+        except ContainerError as error:
+            say(f"compiled programs are not kept: {error}")
+            return None
 
     def _environ(self) -> dict[str, str]:
         """What the worker may see of the environment, and of the node's devices."""
         return self.share.environ(os.environ) if self.share else dict(os.environ)
 
-    def _start(self, run: RunDir, rank: Rank) -> subprocess.Popen[bytes]:
+    def _start(self, run: RunDir, rank: Rank, cache: Path | None) -> subprocess.Popen[bytes]:
         """Start the worker, its words going to the run's log."""
         environ = self._environ()
         if self.image is not None:
             environ = host_environment(environ)
         ours, first = str(run.environment_path_of(rank.index)), str(run.environment_path)
         command = [ours if word == first else word for word in self.command]
+        if self.cache and cache is None:
+            command = without_cache(command, Path(self.cache))
         try:
             with open(run.log_path_of(rank.index), "ab") as log:
                 return subprocess.Popen(

@@ -1,10 +1,11 @@
 """SLURM as a backend: one array for all runs that ask for the same, submitted through submitit."""
 
+import io
 import os
 import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stderr
 from dataclasses import dataclass, replace
 from pathlib import Path
 from subprocess import Popen
@@ -145,7 +146,8 @@ def _run_sbatch(array: Array) -> list[str]:
     slurm = load_submitit()
     try:
         array.folder.mkdir(parents=True, exist_ok=True)
-        with _clean_environment():
+        # submitit prints what sbatch says, and raises an error that says it again.
+        with _clean_environment(), redirect_stderr(io.StringIO()):
             executor = slurm.SlurmExecutor(array.folder, python=shlex.join(PYTHON))
             executor.update_parameters(**array.parameters)
             with executor.batch():

@@ -10,7 +10,7 @@ from typing import Any
 
 from vmcjob import protocol
 from vmcjob.errors import SchedulerError
-from vmcjob.resources import DEFAULT_RETRIES, Request, Retries, wall_time_s
+from vmcjob.resources import DEFAULT_RETRIES, UNLIMITED, Request, Retries, wall_time_s
 from vmcjob.scheduler.slurm import commands
 from vmcjob.site import Slurm
 from vmcjob.spec import Resources
@@ -96,7 +96,7 @@ class Options:
 
     def parameters(self, job_name: str, folder: Path, max_parallel: int) -> dict[str, Any]:
         """The job in submitit's words."""
-        resources, gres = self.resources, self.first("gres")
+        resources, gres, seconds = self.resources, self.first("gres"), self.wall_time_s
         return {
             "job_name": job_name,
             "nodes": resources.nodes,
@@ -104,7 +104,7 @@ class Options:
             "cpus_per_task": resources.cpus,
             "gpus_per_node": None if gres or not resources.gpus else resources.gpus,
             "gres": gres,
-            "time": math.ceil(self.wall_time_s / 60),
+            "time": UNLIMITED if seconds == math.inf else math.ceil(seconds / 60),
             "mem": self.first("mem"),
             "account": self.first("account"),
             "partition": self.first("partition"),
