@@ -33,7 +33,7 @@ def sbatch(state: dict[str, Any], arguments: list[str]) -> int:
             "reason": "Priority"
         }
     if state["is_deaf"]:
-        sys.stderr.write("sbatch: error: Socket timed out on send/recv operation\n")
+        sys.stderr.write("sbatch: error: Unexpected message received\n")
         return 1
     sys.stdout.write(f"Submitted batch job {number}\n")
     return 0

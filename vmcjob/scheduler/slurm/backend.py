@@ -19,10 +19,11 @@ from vmcjob.scheduler.contract import Answer, SubmissionOptions
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.scheduler.slurm import commands, jobfiles, queue
 from vmcjob.scheduler.slurm.arrays import Array, form_arrays, options_of
+from vmcjob.scheduler.slurm.patience import Patience, may_pass
 from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
 from vmcjob.scheduler.slurm.scancel import scancel
 from vmcjob.scheduler.slurm.script import PYTHON, load_submitit, render, requests
-from vmcjob.slurm_environment import clean
+from vmcjob.slurm_environment import clean, is_unclear
 from vmcjob.status import Queue
 
 
@@ -124,12 +125,51 @@ class SlurmHandover:
         }
 
     def complete(self) -> dict[RunDir, str]:
-        """Call sbatch; every run has the id of its job."""
+        """Call sbatch, again while SLURM is busy; every run has the id of its job.
+
+        After each answer that may have been a yes, SLURM is asked whether it has the job.
+        """
         array, self._is_sent = self._array, True
         if array.runs_per_job > 1:
             write_companions(array.folder, array.jobs)
-        pairs = zip(array.jobs, _run_sbatch(array), strict=True)
-        return {run: job_id for runs, job_id in pairs for run in runs}
+        patience = Patience()
+        while True:
+            try:
+                pairs = zip(array.jobs, _run_sbatch(array), strict=True)
+                return {run: job_id for runs, job_id in pairs for run in runs}
+            except SchedulerError as error:
+                if not may_pass(error):
+                    raise
+                if found := self._find_taken(error, patience):
+                    return found
+            jobfiles.clear_requests(array.folder)
+
+    def _find_taken(self, error: SchedulerError, patience: Patience) -> dict[RunDir, str]:
+        """The jobs that SLURM took although its answer was lost; none if it has none.
+
+        It has to say so twice where it may still be at work on what it was asked.
+        """
+        n_looks = 2 if is_unclear(str(error)) else 1
+        while n_looks:
+            patience.wait(error)
+            try:
+                seen = queue.look(self.records)
+            except SchedulerError:
+                continue
+            ids = [job.job_id for job in seen.values() if job.job_id]
+            if ids:
+                return self._adopt(ids[0].partition("_")[0])
+            n_looks -= 1
+        return {}
+
+    def _adopt(self, number: str) -> dict[RunDir, str]:
+        """Give all jobs of a number what they wait for; the id of each run's job."""
+        found: dict[RunDir, str] = {}
+        for run, record in self.records.items():
+            index = record.array_index
+            found[run] = number if index is None else f"{number}_{index}"
+            jobfiles.adopt(run, record, found[run])
+        return found
 
     def abandon(self) -> bool:
         """Whether SLURM has no such job; it may have one if it cannot be asked."""

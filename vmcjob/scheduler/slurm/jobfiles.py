@@ -2,6 +2,7 @@
 
 import os
 import pickletools
+from contextlib import suppress
 from pathlib import Path
 
 from vmcjob.errors import NotFoundError, RunDirError
@@ -39,6 +40,14 @@ def adopt(run: RunDir, submission: Submission, job_id: str) -> None:
             os.replace(path, script)
     except OSError as error:
         raise RunDirError(f"{folder}: cannot be written: {error.strerror}") from None
+
+
+def clear_requests(folder: Path) -> None:
+    """Remove what submitit has written for a submission that SLURM did not take."""
+    for path in (*folder.glob("*.pkl"), *folder.glob(".submission_file_*.sh")):
+        if not path.stem.endswith("_submitted"):
+            with suppress(OSError):
+                path.unlink()
 
 
 def _is_request(path: Path, run: RunDir) -> bool:

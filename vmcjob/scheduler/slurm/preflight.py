@@ -10,6 +10,7 @@ from vmcjob.scheduler.slurm import commands
 from vmcjob.scheduler.slurm.arrays import Array
 from vmcjob.scheduler.slurm.nodes import is_only_away
 from vmcjob.scheduler.slurm.partitions import Partition, list_partitions, require_fit
+from vmcjob.scheduler.slurm.patience import ask_patiently
 
 SYSTEM = "SLURM"
 _LIMIT = re.compile(r"\b(?:Assoc|QOS)\w*Submit\w*")
@@ -62,18 +63,26 @@ def ask(array: Array, partitions: Sequence[Partition]) -> Answer:
 
 def _partitions() -> list[Partition]:
     try:
-        return list_partitions()
+        return ask_patiently(list_partitions)
     except SchedulerError as error:
         raise SchedulerError(f"{error}; with --local, runs stay on this machine") from None
 
 
 def _test(array: Array) -> SchedulerError | str:
     """Why SLURM would refuse the array; where and when it would start it, if it would."""
-    alone = replace(array, after=None, waits_for=())  # what it waits for is not there yet
-    done = commands.start(["sbatch", "--test-only"], alone.script)
-    if done.returncode == 0:
-        return done.stderr
-    return SchedulerError(f"sbatch: {commands.words(done.stderr) or f'exit {done.returncode}'}")
+    script = replace(array, after=None, waits_for=()).script  # what it waits for is not there yet
+    try:
+        return ask_patiently(lambda: _test_script(script))
+    except SchedulerError as error:
+        return error
+
+
+def _test_script(script: str) -> str:
+    """Where and when SLURM would start what a script describes; SchedulerError if it would not."""
+    done = commands.start(["sbatch", "--test-only"], script)
+    if done.returncode != 0:
+        raise SchedulerError(f"sbatch: {commands.words(done.stderr) or f'exit {done.returncode}'}")
+    return done.stderr
 
 
 def _largest_part(array: Array, refusal: SchedulerError) -> tuple[int, str]:
