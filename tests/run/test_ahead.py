@@ -103,7 +103,7 @@ def test_shapes_are_those_of_the_states_to_come(optimizer, ansatz):
 
 def test_programs_are_made_before_there_is_anything_to_pretrain_to(pretrained):
     """Hartree-Fock takes a while, and what comes after it depends on the orbitals alone."""
-    alone = replace(pretrained, pretraining=None, homes=None)
+    alone = replace(pretrained, pretraining=None, arrangements=())
     with compilations_of("compile_0") as before:
         steps = Steps.before_all(alone, {Phase.PRETRAIN, Phase.TRAIN}, StopRequest())
         state = pretrained.initial_state()

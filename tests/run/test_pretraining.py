@@ -20,10 +20,12 @@ from tests.run.harness import (
 )
 from tests.store import reference
 from vmcjob.run import start as beginning
-from vmcjob.run.start import LateHartreeFock, hartree_fock_to_compare
+from vmcjob.run.calculation import build
+from vmcjob.run.start import LateHartreeFock, hartree_fock_to_compare, solve_start
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.store import HartreeFockRecord, RunStore
+from vmcjob.vmc.hartree_fock import HartreeFock
 
 SPEC = HELIUM.replace("[pretrain]\nsteps = 0", '[pretrain]\nsteps = 400\nbasis = "6-31g"').replace(
     'kind = "sr"\ncg_iterations = 3', 'kind = "spring"'
@@ -170,3 +172,18 @@ def test_hartree_fock_to_compare_with_is_solved_once_there_is_something_to_compa
 def spec_of(text: str) -> JobSpec:
     """Its only point."""
     return parse_spec(text, "test.toml").points[0].spec
+
+
+@pytest.mark.parametrize(("method", "n_arrangements"), [("half-projected", 2), ("stable", 1)])
+def test_walkers_begin_where_both_partners_have_their_spins(
+    method: str, n_arrangements: int
+) -> None:
+    """Of atoms so far apart that no move leads from one arrangement to the other."""
+    text = HELIUM.replace('["He", 0.0, 0.0, 0.0]', '["H", 0, 0, 0], ["H", 0, 0, 20]')
+    text = text.replace("determinants = 1", "determinants = 2")
+    spec = parse_spec(text.replace("steps = 0", f'steps = 9\nmethod = "{method}"'), "h.toml")
+    first = spec.points[0].spec
+    record = solve_start(first)
+    found = HartreeFock(**dict(record.attributes), **record.orbitals)
+    nuclei = [[home.nucleus for home in homes] for homes in build(first, found).arrangements]
+    assert nuclei in ([[0, 1], [1, 0]][:n_arrangements], [[1, 0], [0, 1]][:n_arrangements])

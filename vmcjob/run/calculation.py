@@ -26,7 +26,7 @@ from vmcjob.vmc.observing import Observing
 from vmcjob.vmc.phases import Calculation
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
 from vmcjob.vmc.sampler import Moves
-from vmcjob.vmc.system import System, homes_of, nuclei_of
+from vmcjob.vmc.system import Home, System, exchanged, homes_of, nuclei_of
 
 AVERAGED = 0.1
 """Part of the training, its end, whose parameters are averaged."""
@@ -83,9 +83,6 @@ def build(
     )
     pretraining = _pretraining(spec, ansatz, start, policy) if start else None
     identity = executables.identity(spec, policy)
-    homes = None
-    if start and spec.pretrain.method == "stable":
-        homes = homes_of(system, populations(system, start))
     return Calculation(
         vmc=vmc,
         system=system,
@@ -93,10 +90,25 @@ def build(
         n_walkers=spec.sampler.walkers,
         width=spec.sampler.width,
         pretraining=pretraining,
-        homes=homes,
+        arrangements=_arrangements(spec, system, start),
         identity=identity,
         once=partial(executables.once, identity),
     )
+
+
+def _arrangements(
+    spec: jobspec.JobSpec, system: System, start: HartreeFock | None
+) -> list[list[Home]]:
+    """The places where electrons start: one list, or one for each half-projected partner.
+
+    Hartree–Fock's populations decide; an empty list leaves the decision to the system.
+    """
+    if start is None or spec.pretrain.method not in ("stable", "half-projected"):
+        return []
+    homes = homes_of(system, populations(system, start))
+    if spec.pretrain.method == "stable" or start.up.ndim == 2:
+        return [homes]
+    return [homes, exchanged(system, homes)]
 
 
 def _require_even_shares(n_walkers: int) -> None:

@@ -18,6 +18,10 @@ from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
 from vmcjob.vmc.warp import follow
 
 log = logging.getLogger("vmcjob")
+ONE_DETERMINANT = (
+    "ansatz.determinants: 1 determinant cannot hold the singlet of a bond that is nearly broken; "
+    "the run begins with restricted orbitals, and its energy may stay high; set 2 or more"
+)
 
 
 def read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
@@ -55,6 +59,9 @@ def solve_start(spec: JobSpec) -> HartreeFockRecord:
         raise RunDirError(f"pretrain: {error}; choose another pretrain.basis") from None
     about = f"{found.method.upper()}/{found.basis}: {found.energy:.6f} hartree"
     log.info("Hartree-Fock, %s%s", about, "" if found.is_converged else ", not converged")
+    is_half_projected = found.method == "uhf" and spec.pretrain.method == "half-projected"
+    if is_half_projected and spec.ansatz.determinants == 1:
+        log.warning(ONE_DETERMINANT)
     if found.casscf_energy is not None:
         words = f"{found.casscf_energy:.6f} hartree, {len(found.up)} determinants"
         log.info("CASSCF(%s): %s", ", ".join(map(str, spec.pretrain.active_space)), words)

@@ -1,19 +1,17 @@
 """A job as data: what a spec may say, with the type, range, meaning and default of every key."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Final, Literal
 
 from vmcjob.document import (
     Before,
     Clash,
-    Rule,
     above,
     between,
     enumerate_words,
     from_to_below,
     matching,
-    one_of,
 )
 from vmcjob.resources import (
     ALL_MEMORY,
@@ -27,21 +25,19 @@ from vmcjob.resources import (
     wall_time_s,
 )
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
-from vmcjob.spec.basis import AUTO, BASIS_SETS, choose, covers
+from vmcjob.spec.basis import covers
 from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
+from vmcjob.spec.pretrain import DEFAULT_PRETRAIN, Pretrain, settled
 from vmcjob.spec.sampler import DEFAULT_SAMPLER, Sampler
 from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
 from vmcjob.spec.system import System
 
-PRETRAIN_STEPS: Final = 1000
 MAX_ACTIVE_ORBITALS: Final = 12
 """Of CASSCF: 12 electrons in them have 850,000 determinants."""
 PREVIOUS: Final = "@previous"
 """Stands for the run of the nearest point of a sweep that is listed before."""
-BY_START: Final = -1
-"""Stands for PRETRAIN_STEPS, or for 0 where a run starts from another."""
 
 Name = Annotated[
     str,
@@ -51,36 +47,6 @@ Name = Annotated[
     ),
 ]
 Seed = Annotated[int, between(0, 2**32 - 1)]
-
-
-def _is_space(values: Sequence[int]) -> bool:
-    return not values or (len(values) == 2 and min(values) > 0)
-
-
-@dataclass(frozen=True)
-class Pretrain:
-    """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
-
-    steps: Annotated[int, between(0, MAX_STEPS), "updates; 1000, or none with start_from"] = (
-        BY_START
-    )
-    basis: Annotated[
-        str,
-        one_of(BASIS_SETS, "the name of a basis set"),
-        "auto: cc-pvdz, or aug-cc-pvdz for anions and two or more unpaired electrons",
-    ] = AUTO
-    method: Annotated[
-        Literal["stable", "auto", "rhf", "uhf", "rohf"],
-        "auto: rhf for closed shells, else uhf; stable: as auto, or what is stable and lower",
-    ] = "stable"
-    active_space: Annotated[
-        tuple[int, ...],
-        Rule("{} of electrons and orbitals, like [4, 4]", _is_space),
-        "electrons and orbitals of CASSCF; its determinants, not one, are then fitted",
-        Before(()),
-    ] = ()
-    optimizer: Annotated[Literal["adam", "lamb"], "of the fit"] = "adam"
-    learning_rate: Annotated[float, above(0), "of the first step, falling to 0 as a cosine"] = 5e-3
 
 
 @dataclass(frozen=True)
@@ -186,7 +152,7 @@ class JobSpec:
     system: Annotated[System, 'the molecule: [system], and below it atoms = [["He", 0, 0, 0]]']
     ansatz: Ansatz = DEFAULT_ANSATZ
     sampler: Sampler = DEFAULT_SAMPLER
-    pretrain: Pretrain = Pretrain()
+    pretrain: Pretrain = DEFAULT_PRETRAIN
     optimizer: Optimizer = DEFAULT_OPTIMIZER
     train: Train = Train()
     evaluate: Evaluate = DEFAULT_EVALUATE
@@ -199,9 +165,8 @@ class JobSpec:
 
     def __post_init__(self) -> None:
         """Settle what depends on other keys: whether to pretrain, in which basis, and so on."""
-        if self.pretrain.steps == BY_START:
-            steps = 0 if self.train.start_from else PRETRAIN_STEPS
-            object.__setattr__(self, "pretrain", replace(self.pretrain, steps=steps))
+        start = settled(self.pretrain, self.system, self.train.start_from is not None)
+        object.__setattr__(self, "pretrain", start)
         if self.train.follow_nuclei is None:
             train = replace(self.train, follow_nuclei=self.train.start_from is not None)
             object.__setattr__(self, "train", train)
@@ -210,10 +175,6 @@ class JobSpec:
             is_alone = self.system.n_electrons == 1
             sampler = replace(self.sampler, jumps=is_alone and self.system.is_far_apart)
             object.__setattr__(self, "sampler", sampler)
-        if self.pretrain.basis == AUTO:
-            is_diffuse = self.system.charge < 0 or self.system.spin >= 2
-            basis = choose(self.system.charges, is_diffuse)
-            object.__setattr__(self, "pretrain", replace(self.pretrain, basis=basis))
 
     def clashes(self) -> Iterator[Clash]:
         """No step at all, two starts at once, and a method that does not suit the spin."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 FIRST_WITH_POTENTIAL = 37  # rubidium: from there on def2 leaves the core to a potential
 Method = Literal["rhf", "uhf", "rohf"]
-Wanted = Literal["stable", "auto"] | Method
+Wanted = Literal["half-projected", "stable", "auto"] | Method
 
 
 class HartreeFockError(Exception):
@@ -35,12 +35,13 @@ class HartreeFockError(Exception):
 class HartreeFock:
     """Determinants of each spin: their energy, and their orbitals as coefficients of a basis.
 
-    One, or as many as CASSCF needs; these have one axis more, and contain their own coefficients.
+    Several determinants, of CASSCF or of a half-projected solution, have one axis more. Their
+    orbitals contain the coefficients of the determinants.
     """
 
-    energy: float  # of Hartree–Fock, hartree
+    energy: float  # of the lowest determinant that was found, hartree
     is_converged: bool
-    method: Method
+    method: Method  # of that determinant
     basis: str
     up: Float[np.ndarray, "*det basis n_up"]
     down: Float[np.ndarray, "*det basis n_down"]
@@ -56,9 +57,13 @@ def solve(
 ) -> HartreeFock:
     """The Hartree–Fock ground state, or with an active space `n_determinants` of CASSCF.
 
-    "auto" is restricted for closed shells, else unrestricted; "stable" is the same, or where that
-    is no minimum, what it falls to. CASSCF begins with restricted orbitals. Where plain iteration
-    does not converge, second-order iteration goes on from there.
+    - "auto" is restricted for closed shells, else unrestricted.
+    - "stable" is the same, or the minimum below if that solution is none.
+    - "half-projected" is as "stable", but a closed shell that becomes unrestricted has two
+      determinants (`_both_partners`). If only one is asked for, its orbitals are restricted.
+
+    CASSCF begins with restricted orbitals. Where plain iteration does not converge, second-order
+    iteration goes on from there.
     Raises HartreeFockError if the basis does not know an element, leaves its core to a potential,
     or has fewer functions than there are electrons of a spin, or orbitals in use.
     """
@@ -71,7 +76,7 @@ def solve(
     _require_functions(molecule.nao, basis, system, space)
     open_shell = "rohf" if space else "uhf"
     usual = "rhf" if system.n_up == system.n_down else open_shell
-    method: Method = usual if wanted in ("stable", "auto") else wanted
+    method: Method = usual if wanted in ("half-projected", "stable", "auto") else wanted
     with _one_thread():
         solver: Solver = {"rhf": scf.RHF, "uhf": scf.UHF, "rohf": scf.ROHF}[method](molecule)
         solver.kernel()
@@ -80,20 +85,38 @@ def solve(
             solver.kernel()
         if space:
             return _several(solver, system, space, n_determinants, method, basis)
-        if wanted == "stable" and method == "uhf":
-            solver = descended(solver, solver.make_rdm1())
-        elif wanted == "stable" and (lower := broken_symmetry(solver, system)):
-            solver, method = lower, "uhf"
+        usually = solver
+        if wanted in ("half-projected", "stable"):
+            solver, method = _minimum(solver, system, method)
+    up, down = _occupied(solver, system)
+    if wanted == "half-projected" and method != usual:
+        several = n_determinants > 1
+        up, down = _both_partners(up, down) if several else _occupied(usually, system)
+    return HartreeFock(float(solver.e_tot), bool(solver.converged), method, basis, up, down)
+
+
+def _minimum(solver: Solver, system: System, method: Method) -> tuple[Solver, Method]:
+    """A stable solution and its method: the given one, or what is below it."""
+    if method == "uhf":
+        return descended(solver, solver.make_rdm1()), method
+    lower = broken_symmetry(solver, system)
+    return (solver, method) if lower is None else (lower, "uhf")
+
+
+def _occupied(solver: Solver, system: System) -> tuple[np.ndarray, np.ndarray]:
+    """The occupied orbitals of either spin, each of shape (basis, electrons of that spin)."""
     found = np.asarray(solver.mo_coeff)
-    orbitals = found if method == "uhf" else (found, found)
-    return HartreeFock(
-        energy=float(solver.e_tot),
-        is_converged=bool(solver.converged),
-        method=method,
-        basis=basis,
-        up=orbitals[0][:, : system.n_up],
-        down=orbitals[1][:, : system.n_down],
-    )
+    up, down = found if found.ndim == 3 else (found, found)
+    return up[:, : system.n_up], down[:, : system.n_down]
+
+
+def _both_partners(up: np.ndarray, down: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Half-projected Hartree–Fock: D(φα; φβ) + D(φβ; φα), two determinants of each spin.
+
+    Their sum has parts of even total spin only, since ψ(r↓; r↑) = (−1)^S ψ(r↑; r↓). One broken pair
+    is then a singlet.
+    """
+    return np.array([up, down]), np.array([down, up])
 
 
 @contextmanager

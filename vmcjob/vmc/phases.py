@@ -50,7 +50,7 @@ class Calculation:
     n_walkers: int
     width: float  # bohr, initial
     pretraining: Pretraining | None = None
-    homes: list[Home] | None = None  # where electrons start, if Hartree-Fock knows better
+    arrangements: Sequence[Sequence[Home]] = ()  # walkers' starts, by turns, if Hartree-Fock knows
     identity: str = ""  # calculations that share one have the same programs; "": not known
     once: Once = devices.run_once
 
@@ -65,7 +65,7 @@ class Calculation:
         Depends on the seed alone, not on the number of devices.
         """
         params, xi = self.begun()
-        r = initial_positions(self.system, xi, homes=self.homes)
+        r = initial_positions(self.system, xi, arrangements=self.arrangements)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
         chain = ChainState(devices.shard(r), width, devices.shard(np.zeros(len(r), np.int32)))

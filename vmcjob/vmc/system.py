@@ -1,5 +1,6 @@
 """What is simulated: nuclei, charges, electrons and spins in atomic units, and where they start."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -114,6 +115,11 @@ def homes_of(system: System, populations: Float[np.ndarray, "2 nuc"]) -> list[Ho
     return homes[0] + homes[1]
 
 
+def exchanged(system: System, homes: Sequence[Home]) -> list[Home]:
+    """The homes with the two spins exchanged; both spins need as many electrons."""
+    return [*homes[system.n_up :], *homes[: system.n_up]]
+
+
 def _apportioned(
     shares: Float[np.ndarray, " nuc"], total: int, unscreened: np.ndarray
 ) -> np.ndarray:
@@ -139,16 +145,22 @@ def initial_positions(
     system: System,
     xi: Float[Array, "walker elec 3"],
     spread: float = 1.0,
-    homes: list[Home] | None = None,
+    arrangements: Sequence[Sequence[Home]] = (),
 ) -> Float[np.ndarray, "walker elec 3"]:
     """A batch of walkers in bohr: each electron normally distributed around its home nucleus.
 
     By the `deviates` ξ, with a standard deviation of spread / Z, Z the charge that it sees there,
     which is the size of its orbital: an electron much farther out would be where ψ underflows, and
-    nothing leads back. Homes are those of `find_homes` unless given.
+    nothing leads back.
+
+    Walkers take turns among the arrangements. Each is a list of homes, one for each electron.
+    Without arrangements all walkers have the homes of `find_homes`.
     """
-    homes = homes or find_homes(system)
+    arrangements = arrangements or [find_homes(system)]
+    turns = np.arange(len(xi)) % len(arrangements)
     dtype = np.dtype(xi.dtype)
-    centres = np.array(system.nuclei, dtype)[[home.nucleus for home in homes]]
-    sizes = dtype.type(spread) / np.array([[home.charge] for home in homes], dtype)
-    return centres + sizes * np.asarray(xi)  # by NumPy: none of this is worth a program
+    nuclei = np.array([[home.nucleus for home in homes] for homes in arrangements])
+    charges = np.array([[[home.charge] for home in homes] for homes in arrangements], dtype)
+    centres = np.array(system.nuclei, dtype)[nuclei]
+    sizes = dtype.type(spread) / charges
+    return centres[turns] + sizes[turns] * np.asarray(xi)  # NumPy: not worth a program
