@@ -36,5 +36,5 @@ __all__ = [
     "zero_tangent_from_primal",
 ]
 
-# They were imported for the rules that they register.
+# These modules are imported only because they register rules.
 del calls, concatenation, contraction, generic, pointwise, products, structure, sums

@@ -1,4 +1,4 @@
-"""The doors: lap, lap_partial, laplacian and the symbolic zero."""
+"""Public functions: `laplacian`, `derivatives`, `lap`, `lap_partial` and the symbolic zero."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -28,7 +28,7 @@ class Jet(NamedTuple):
 
 
 class SymbolicZero(NamedTuple):
-    """A derivative known to be zero when traced; costs nothing."""
+    """A derivative that is known to be zero at trace time; computing with it costs nothing."""
 
     shape: tuple[int, ...]
     dtype: Any
@@ -54,11 +54,11 @@ def lap(
     Args:
         fun: takes arrays, returns any pytree of arrays.
         primals: the arrays at which `fun` is evaluated.
-        jacobians: of each primal, with the directions along a leading axis, or a symbolic zero.
-        laplacians: of each primal, in its shape, or a symbolic zero.
+        jacobians: one per primal, with the directions along a leading axis, or a symbolic zero.
+        laplacians: one per primal, of the primal's shape, or a symbolic zero.
 
-    Returns the three for the output, each in the structure of the output; the derivatives of
-    outputs that depend on no input are zeros.
+    Returns value, Jacobian and Laplacian of the output, each in the structure of the output. If an
+    output depends on no input, its derivatives are zeros.
     """
     primals = [jnp.asarray(primal) for primal in primals]
     nodes = [_seed(*triple) for triple in zip(primals, jacobians, laplacians, strict=True)]
@@ -103,8 +103,8 @@ def lap_partial(
     """The value now, Jacobian and Laplacian later, for any slice of the directions.
 
     Returns the value of `fun` and a function `(jacobians, laplacians) -> (jacobians_out,
-    laplacians_out)`. Only shapes and symbolic zeros of the examples matter; what depends on
-    the primals alone is computed once, here.
+    laplacians_out)`. The examples only give shapes and symbolic zeros. Intermediate results that
+    depend on the primals alone are computed once, here.
     """
     primals = [jnp.asarray(primal) for primal in primals]
     examples = (tuple(example_jacobians), tuple(example_laplacians))
@@ -126,7 +126,7 @@ def lap_partial(
 
 
 def _split(closed: Any, given: Sequence[Any]) -> tuple[list[Any], Callable[[list], list]]:
-    """Evaluate what depends on the first inputs alone; return its outputs and the rest."""
+    """Evaluate the equations that depend on `given` alone; return their outputs and the rest."""
     jaxpr, consts = open_jaxpr(closed)
     env = dict(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, given, strict=False))
@@ -156,8 +156,8 @@ def _split(closed: Any, given: Sequence[Any]) -> tuple[list[Any], Callable[[list
 def derivatives(fun: Callable[[jax.Array], Any]) -> Callable[[jax.Array], tuple[Any, Any, Any]]:
     """Value, dense Jacobian and Laplacian of any function of one array.
 
-    The Jacobian's leading axis runs over the elements of the array. Only what `fun` really
-    mixes is computed densely: the input is known to be an identity when traced.
+    The Jacobian's leading axis runs over the elements of the array. The input's Jacobian is known
+    to be the identity at trace time, so only elements that `fun` mixes are computed densely.
     """
 
     def push(x: jax.Array) -> tuple[Any, Any, Any]:
@@ -174,9 +174,9 @@ def laplacian(
 ) -> Callable[[Float[Array, "*point"]], Jet]:
     """Laplacian and gradient of a scalar function of one array of any shape.
 
-    Where all directions at a time would take more than `budget_bytes` of intermediate arrays,
-    they are taken slice by slice, as many at a time as fit; nothing of a slice is sparse. The
-    default is what one walker may take of a device.
+    If all directions together need more than `budget_bytes` of intermediate arrays, they are taken
+    slice by slice, as many at a time as fit. A slice is computed densely. The default budget is
+    `DEVICE_BYTES`, the share of a device that one walker may take.
     """
     push = derivatives(fun)
     budget = DEVICE_BYTES if budget_bytes is None else budget_bytes
@@ -196,7 +196,10 @@ def laplacian(
 
 
 def _slice_length(fun: ScalarFunction, x: Float[Array, "*point"], budget: int, peak: int) -> int:
-    """How many directions at a time fit the budget; all, where one takes as much as they do."""
+    """Number of directions per slice that fits the budget.
+
+    All directions, if a single direction needs as much memory as all of them together.
+    """
     zero = zero_tangent_from_primal(x)
     alone = jax.make_jaxpr(lambda d: lap(fun, (x,), (d,), (zero,)))(_directions(x, 0, 1))
     each = peak_of(open_jaxpr(alone)[0])
@@ -209,7 +212,7 @@ def _slice_length(fun: ScalarFunction, x: Float[Array, "*point"], budget: int, p
 def _by_slices(
     fun: ScalarFunction, x: Float[Array, "*point"], length: int
 ) -> tuple[Float[Array, ""], Float[Array, "slice {length}"], Float[Array, ""]]:
-    """Value, gradient and Laplacian from slices of the directions, all of one length."""
+    """Value, gradient and Laplacian, computed from slices of the directions of equal length."""
     zero = zero_tangent_from_primal(x)
     value, push = lap_partial(fun, (x,), (_directions(x, 0, length),), (zero,))
 
@@ -223,6 +226,6 @@ def _by_slices(
 def _directions(
     x: Float[Array, "*point"], start: ArrayLike, length: int
 ) -> Float[Array, " {length} *point"]:
-    """Unit vectors of a stretch of the elements, (length, shape of x)."""
+    """Unit vectors of `length` consecutive elements of x, of shape (length, shape of x)."""
     rows = jnp.asarray(start) + jnp.arange(length)
     return (rows[:, None] == jnp.arange(x.size)).astype(x.dtype).reshape(length, *x.shape)

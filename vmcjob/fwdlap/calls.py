@@ -1,4 +1,4 @@
-"""Equations that stand for others: jit, remat, custom derivatives, and shorthands."""
+"""Rules for calls: jit, remat, custom derivatives, and shorthands (split, stack, unstack)."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -19,20 +19,20 @@ from vmcjob.fwdlap.pointwise import by_one_operand
 
 @rule_for("jit", "pjit", "remat2", "checkpoint", "closed_call", "core_call")
 def inline(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """A call is its body."""
+    """Interpret the body of the call."""
     body = eqn.params["jaxpr"] if "jaxpr" in eqn.params else eqn.params["call_jaxpr"]
     return interpret(body, inputs)
 
 
 @rule_for("custom_vjp_call")
 def by_the_primal(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """A custom reverse rule says nothing about forward mode: differentiate what it computes."""
+    """Differentiate the function itself: a custom reverse rule has no forward-mode derivative."""
     return interpret(eqn.params["call_jaxpr"], inputs)
 
 
 @rule_for("custom_jvp_call")
 def by_the_custom_rule(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """The user's tangent rule is the derivative; element by element where the body is."""
+    """Apply the user's tangent rule, element by element if the function acts element by element."""
     node = inputs[0]
     if len(inputs) == 1 and is_slogdet(eqn) and not jnp.iscomplexobj(node.primal):
         return slogdet(eqn, node)
@@ -63,7 +63,7 @@ SHORTHANDS: dict[str, Callable[..., list[jax.Array]]] = {
 
 @rule_for(*SHORTHANDS)
 def spell_out(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """A shorthand is the equations it saves, whose rules keep what is sparse."""
+    """Replace a shorthand by the equations that it stands for; their rules keep blocks sparse."""
     spelt = partial(SHORTHANDS[eqn.primitive.name], **eqn.params)
     return interpret(jax.make_jaxpr(spelt)(*[v.aval for v in eqn.invars]), inputs)
 
@@ -81,10 +81,10 @@ ELEMENTWISE = frozenset(
 
 
 def is_elementwise(eqn: Any, within: tuple[str, ...] = ()) -> bool:
-    """Whether a call, and its tangent rule, map each element to one of its only output.
+    """Whether a call and its tangent rule map each element to one element of their only output.
 
-    Operands may be scalars. `within` are the calls whose rules led here: a rule may call its own
-    function again.
+    Operands may be scalars. `within` lists the calls whose rules led here, because a rule may call
+    its own function again.
     """
     avals = [v.aval for v in (*eqn.invars, *eqn.outvars)]
     shape = avals[-1].shape
@@ -102,7 +102,7 @@ def is_elementwise(eqn: Any, within: tuple[str, ...] = ()) -> bool:
 
 
 def _tangent_rule(eqn: Any) -> Any:
-    """The jaxpr of what the user's rule computes."""
+    """The jaxpr of the user's tangent rule."""
     avals = [v.aval for v in eqn.invars]
     live = [i for i, aval in enumerate(avals) if is_inexact(aval)]
 

@@ -1,4 +1,4 @@
-"""Walkers by the chunk: as many at a time as keep their Jacobians in a byte budget."""
+"""Batches of walkers in chunks whose Jacobians fit a byte budget."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -12,9 +12,9 @@ from jaxtyping import Shaped
 
 from vmcjob.fwdlap.interpreter import open_jaxpr, variables
 
-# What is live between equations, before XLA fuses most of it away. On a CPU the budget keeps
-# the Jacobians of a chunk near the cores' caches, and is the larger the more weights every chunk
-# must read anew; on an accelerator it only bounds memory.
+# Bytes that are alive between equations, before XLA fuses most of them away. On a CPU the budget
+# keeps the Jacobians of a chunk near the cores' caches. It grows with the weights, which every
+# chunk must read again. On an accelerator the budget only bounds memory.
 CACHE_BYTES = 8 << 20
 DEVICE_BYTES = 4 << 30
 
@@ -22,12 +22,12 @@ DEVICE_BYTES = 4 << 30
 def over_walkers(
     fun: Callable[..., Any], budget_bytes: int | None = None, chunk_divisor: int = 1
 ) -> Callable[..., Any]:
-    """`jax.vmap(fun)` over the leading axis, run chunk after chunk where that saves memory.
+    """`jax.vmap(fun)` over the leading axis, run in chunks if this saves memory.
 
     Args:
-        fun: of one walker, and of what else there is for each; any pytree of arrays.
-        budget_bytes: of intermediate arrays at a time; by default what suits the backend.
-        chunk_divisor: makes the chunks smaller than that, for a device that had no room for them.
+        fun: function of one walker, and of further arrays for each walker; any pytree of arrays.
+        budget_bytes: bytes of intermediate arrays at a time; the default suits the backend.
+        chunk_divisor: divides the chunk size, for a device that ran out of memory.
     """
 
     def batch(walkers: Shaped[Array, "walker ..."], *others: Shaped[Array, "walker ..."]) -> Any:
@@ -43,58 +43,59 @@ def over_walkers(
 def chunk_size(
     fun: Callable[..., Any], walkers: Any, *others: Any, budget_bytes: int | None = None
 ) -> int:
-    """How many walkers at a time fit the budget, at least one and at most all."""
+    """Number of walkers per chunk that fits the budget: at least one, at most all."""
     n = int(jnp.shape(walkers)[0])
     return _fitting(_trace(fun, walkers, *others).jaxpr, n, budget_bytes)
 
 
 def _fitting(jaxpr: Any, n: int, budget_bytes: int | None) -> int:
-    """How many of n walkers at a time fit the budget, each with the arrays of a jaxpr."""
+    """Number of walkers per chunk, of n, that fits the budget if each needs a jaxpr's arrays."""
     peak = max(peak_of(jaxpr), 1)
     if budget_bytes is None and jax.default_backend() == "cpu":
         weights = sum(map(_bytes, jaxpr.constvars))
-        # Two at least: XLA:CPU runs the loop over single walkers on one core.
+        # At least two walkers: XLA:CPU runs the loop over single walkers on one core.
         budget_bytes = max(CACHE_BYTES + weights, 2 * peak)
     elif budget_bytes is None:
         budget_bytes = DEVICE_BYTES
     fitting = min(n, max(1, budget_bytes // peak))
-    # A rest would be compiled as a second program: best is a divisor, if need be a bit above.
+    # A remainder would be compiled as a second program. So prefer a divisor of n, even if it
+    # exceeds the budget by up to a third.
     fair = [size for size in range(1, n + 1) if n % size == 0 and 3 * size <= 4 * fitting]
     largest = max(fair, default=1)
     return largest if 2 * largest >= fitting else -(-n // -(-n // fitting))
 
 
 def peak_bytes(fun: Callable[..., Any], walkers: Any) -> int:
-    """The most bytes alive at once between the equations of `fun` for one of the walkers."""
+    """Largest number of bytes alive at once between the equations of `fun`, for one walker."""
     return peak_of(_trace(fun, walkers).jaxpr)
 
 
 class _Traced(NamedTuple):
-    """A function of one walker, traced: it can be looked at and called, and is not traced again."""
+    """A traced function of one walker, which can be inspected and called without tracing again."""
 
     closed: jex.ClosedJaxpr
-    structure: Any  # of what it returns
+    structure: Any  # of the returned pytree
 
     @property
     def jaxpr(self) -> Any:
-        """Its equations."""
+        """The jaxpr of the function."""
         return open_jaxpr(self.closed)[0]
 
     def __call__(self, *arrays: Array) -> Any:
-        """What the function returns."""
+        """The value of the function."""
         return jax.tree.unflatten(self.structure, jex.jaxpr_as_fun(self.closed)(*arrays))
 
 
 def _trace(fun: Callable[..., Any], *batches: Any) -> _Traced:
-    """`fun` of one of the walkers."""
+    """Trace `fun` for one of the walkers."""
     one = [jax.ShapeDtypeStruct(jnp.shape(x)[1:], jnp.result_type(x)) for x in batches]
     closed, shape = jax.make_jaxpr(fun, return_shape=True)(*one)
     return _Traced(closed, jax.tree.structure(shape))
 
 
 def peak_of(jaxpr: Any) -> int:
-    """The most bytes alive at once between equations."""
-    # What no output needs, XLA drops: it has no last use.
+    """Largest number of bytes alive at once between the equations of a jaxpr."""
+    # Variables that no output needs have no last use, because XLA drops them.
     last = {atom: len(jaxpr.eqns) for atom in variables(jaxpr.outvars)}
     for i, eqn in reversed([*enumerate(jaxpr.eqns)]):
         if any(atom in last for atom in eqn.outvars):

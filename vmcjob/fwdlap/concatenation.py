@@ -1,4 +1,4 @@
-"""The rule for concatenate: a block gets a window at its place, and neighbours are joined."""
+"""The rule for concatenate: give each block a window at its place and join neighbours."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ Shape = tuple[int, ...]
 
 @rule_for("concatenate")
 def concatenate(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Blocks are not copied: each gets a window at its place."""
+    """Give each block a window at its place, without copying the block."""
     axis = eqn.params["dimension"]
     primals = [primal_of(value) for value in inputs]
     out = bind(eqn, primals)[0]
@@ -43,7 +43,7 @@ def concatenate(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 
 def _join(blocks: list[Block], axis: int, shape: Shape) -> list[Block]:
-    """Fuse neighbours that share their directions (stacked spin blocks, say) into one block."""
+    """Fuse neighbouring blocks with the same directions into one, such as stacked spin blocks."""
     joined: list[Block] = []
     for block in blocks:
         for i, other in enumerate(joined):

@@ -1,4 +1,4 @@
-"""The rule for dot_general: each block is contracted by itself."""
+"""The rule for dot_general: contract each block separately."""
 
 import math
 from typing import Any
@@ -28,12 +28,12 @@ from vmcjob.fwdlap.windows import expand, widen
 
 Axes = tuple[int, ...]
 
-# Up to so many numbers, zeros included, one factor for all of a batch beats one for each.
+# Largest factor, zeros included, that is cheaper as one for the whole batch than one per element.
 SMALL_FACTOR = 1536
 
 
 class Contraction:
-    """The axes of a dot_general and what a block becomes in it."""
+    """The axes of a dot_general, and the contraction of blocks along these axes."""
 
     def __init__(self, eqn: Any, shapes: tuple[Axes, Axes]):
         (self.contract, self.batch) = eqn.params["dimension_numbers"]
@@ -50,11 +50,11 @@ class Contraction:
         return [axis for axis in range(len(self.shapes[side])) if axis not in taken]
 
     def ready(self, block: Block) -> Block:
-        """The block, computed before it is copied for a product for each of a batch."""
+        """The block, kept in memory before a batched product copies it."""
         return block._replace(data=kept(block.data)) if self.batch[0] else block
 
     def push(self, block: Block, other: Any, side: int) -> Block:
-        """The block contracted with the other operand's primal."""
+        """The block contracted with the primal of the other operand."""
         contract, batch = self.contract[side], self.batch[side]
         other_contract, other_batch = self.contract[1 - side], self.batch[1 - side]
         block, other, shape = self._without_window(block, other, side)
@@ -79,7 +79,8 @@ class Contraction:
         data_first = data.ndim - 1 in own[0]
         if batch and data_first and not varying and self._is_small(side):
             return Block(self._push_whole(data, other, side), table)
-        # Summed last in the first factor and first in the second, which stay rows if they are.
+        # The summed axes are last in the first factor and first in the second, so that rows stay
+        # rows.
         operands = (data, other) if data_first else (other, data)
         pair = (own, others) if data_first else (others, own)
         numbers = ((pair[0][0], pair[1][0]), (pair[0][1], pair[1][1]))
@@ -88,10 +89,9 @@ class Contraction:
         return Block(out.reshape(-1, *out.shape[len(varying) + 1 :]), table)
 
     def _product(self, first: Any, second: Any, numbers: Any) -> Any:
-        """A dot_general; its factors are copied before, if there is a product for each of a batch.
+        """A dot_general; in a batched product, its factors are copied beforehand.
 
-        XLA would copy them to [..., m, k] and [..., k, n] by itself, together with whatever
-        reshapes them.
+        XLA would copy them to [..., m, k] and [..., k, n] itself, but slowly, fused with reshapes.
         """
         (summed, other_summed), (batch, other_batch) = numbers
         if not batch:
@@ -108,16 +108,16 @@ class Contraction:
         return lax.dot_general(first, second, (taken, (parts, parts)), **self.options)
 
     def _is_small(self, side: int) -> bool:
-        """Whether the other factor is for `_push_whole`; on CPUs only."""
+        """Whether the other factor is small enough for `_push_whole`; on CPUs only."""
         lengths = [self.shapes[side][axis] for axis in self.batch[side]]
         n_numbers = math.prod([*self.shapes[1 - side], *lengths])
         return jax.default_backend() == "cpu" and n_numbers <= SMALL_FACTOR
 
     def _push_whole(self, data: Any, other: Any, side: int) -> Any:
-        """`push` as one product, not one for each of a batch: as (slots, batch, free axes).
+        """The result of `push`, from one product for the whole batch: (slots, batch, free axes).
 
-        XLA:CPU multiplies small matrices at a tenth of its speed, and this way the Jacobian need
-        not be copied.
+        XLA:CPU multiplies small matrices at a tenth of its speed, and one product copies no
+        Jacobian.
         """
         batch, contract, free = self.batch[side], self.contract[side], self.free(side)
         order = (*self.batch[1 - side], *self.contract[1 - side], *self.free(1 - side))
@@ -132,7 +132,7 @@ class Contraction:
         return out.transpose(0, *parts, *((*own, *foreign) if side == 0 else (*foreign, *own)))
 
     def _in_order(self, out: Any, side: int, data_first: bool, n_varying: int) -> Any:
-        """A product of `push` with its axes as (varying, slots, batch, left free, right free)."""
+        """The product of `push` with axes (varying, slots, batch, left free, right free)."""
         n_front = n_varying + len(self.batch[side])
         n_first = 1 + len(self.free(side)) if data_first else len(self.free(1 - side))
         axes = [*range(out.ndim)]
@@ -142,7 +142,7 @@ class Contraction:
         return out.transpose(*front[:n_varying], slot, *front[n_varying:], *free)
 
     def _without_window(self, block: Block, other: Any, side: int) -> tuple[Block, Any, Axes]:
-        """The block, the other operand and the block's shape; in a sum, only the window's part."""
+        """Block without window, other operand and shape, all cut to the window if it is summed."""
         shape, contract = self.shapes[side], self.contract[side]
         if block.window is None:
             return block, other, shape
@@ -157,7 +157,7 @@ class Contraction:
     def _index(
         self, index: Int[np.ndarray, "slot ..."], shape: Axes, varying: Axes, side: int
     ) -> Int[np.ndarray, "more ..."]:
-        """The table of `push`: its own axes where they land, length 1 for the other operand's."""
+        """The table of `push`: own axes in place, length 1 for axes of the other operand."""
         own = [*self.batch[side], *self.free(side)]
         order = [axis + 1 for axis in varying] + [0] + [axis + 1 for axis in own]
         dropped = [axis + 1 for axis in self.contract[side] if axis not in varying]
@@ -170,7 +170,7 @@ class Contraction:
         return fill_holes(table.reshape(len(table), *batch_shape, *tail))
 
     def cross(self, a: Block, b: Block) -> Any:
-        """sum_d f(A_d, B_d) of two blocks; None where they share no direction."""
+        """sum_d f(A_d, B_d) of two blocks; None if they share no direction."""
         blocks = [
             Block(expand(block, shape), widen(block, shape).table)
             for block, shape in zip((a, b), self.shapes, strict=True)
@@ -195,18 +195,18 @@ class Contraction:
             return out
         n, n_first = len(batch[0]), len(self.free(1))
         axes = [*range(out.ndim)]
-        # Kept, or XLA would turn the product around.
+        # Kept in memory; otherwise XLA would swap the factors of the product.
         return kept(out).transpose(*axes[:n], *axes[n + n_first :], *axes[n : n + n_first])
 
     def _first(self, summed: list[Axes], batch: list[Axes]) -> tuple[int, int]:
-        """Which side of `cross` is the first factor, as in `push`, and which the second."""
+        """The sides (0 or 1) of the first and the second factor of `cross`, chosen as in `push`."""
         last = [len(shape) in axes for shape, axes in zip(self.shapes, summed, strict=True)]
         return (1, 0) if batch[0] and last == [False, True] else (0, 1)
 
     def _picked(self, a: Block, b: Block) -> list[Block] | None:
-        """Of a block with all directions, those that the other has where both are summed.
+        """Two blocks with equal slots: the dense one is gathered along the sparse one's table.
 
-        None where that is not decided by the place along summed axes alone, or saves nothing.
+        None if the directions depend on more than the summed axes, or if gathering saves nothing.
         """
         for side, (whole, few) in enumerate(((a, b), (b, a))):
             lengths = few.table.shape[1:]
@@ -225,7 +225,7 @@ class Contraction:
         return None
 
     def _few_pairs(self, a: Block, b: Block) -> Any:
-        """`cross` slot by slot, where few slots of either share a direction anywhere."""
+        """`cross` computed slot by slot, if few pairs of slots share a direction; else None."""
         operands = ((a, 0), (b, 1))
         if is_uniform(a) and is_uniform(b):
             return None
@@ -252,7 +252,7 @@ class Contraction:
 
 
 def _between_zeros(factor: Any, n: int) -> Any:
-    """The factor with its first n axes written twice, zero where the two are not the same."""
+    """Block-diagonal matrix of the factor: its first n axes twice, zero where they differ."""
     batch, rest = factor.shape[:n], factor.shape[n:]
     flat = factor.reshape(-1, *rest)
     same = jnp.eye(len(flat), dtype=bool).reshape(len(flat), len(flat), *[1] * len(rest))
@@ -270,7 +270,7 @@ def compatible_slots(a: Block, b: Block) -> bool:
 
 @rule_for("dot_general")
 def dot_general(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Bilinear; each block is contracted by itself, so unwritten axes and windows save work."""
+    """Bilinear rule, block by block, so that unwritten axes and windows save work."""
     a, b = inputs
     x, y = primal_of(a), primal_of(b)
     out = bind(eqn, [x, y])[0]

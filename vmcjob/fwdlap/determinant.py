@@ -1,4 +1,4 @@
-"""Sign and log|det| of stacks of matrices, with a first derivative that a linear pass keeps."""
+"""Sign and log|det| of stacks of matrices, with a derivative that reuses the inverse."""
 
 import jax
 import jax.numpy as jnp
@@ -11,11 +11,12 @@ from vmcjob.fwdlap.linalg import inverse_factors, product
 
 @jax.custom_jvp
 def slogdet(a: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
-    """Sign and log|det| of real matrices; 0 and −∞ of one that is singular.
+    """Sign and log|det| of real matrices; 0 and −∞ for a singular matrix.
 
-    Its derivative, tr(A⁻¹ dA), keeps the inverse: a linearized product then costs no
-    factorisation, and none of the triangular solves that `inverse_factors` avoids. Zero where the
-    determinant has vanished: it has no weight in any sum.
+    The derivative tr(A⁻¹ dA) stores the inverse. So the product of a linearization with a vector
+    needs no factorisation and no triangular solve (`inverse_factors` says why solves are avoided).
+    Where the determinant vanishes the derivative is zero, because the determinant has no weight in
+    any sum.
     """
     sign, log_abs = (eliminated_slogdet if is_eliminated(a) else jnp.linalg.slogdet)(a)
     return sign, log_abs

@@ -1,4 +1,4 @@
-"""Gauss's elimination of many small matrices side by side."""
+"""Gaussian elimination of many small matrices at a time."""
 
 from collections.abc import Iterator
 from typing import Final, NamedTuple
@@ -11,25 +11,25 @@ from jaxtyping import Bool, Float
 from vmcjob.fwdlap.kept import kept
 
 MAX_ELIMINATED: Final = 16
-"""Rows of matrices that are eliminated side by side on CPUs. LAPACK takes them one after the other,
-with more ado than arithmetic; only at twenty rows it is as fast."""
+"""Largest number of rows for elimination on CPUs, all matrices at a time. LAPACK takes one matrix
+after the other, and its overhead outweighs the arithmetic; it is as fast from twenty rows on."""
 
 
 class PivotRow(NamedTuple):
-    """A row that elimination has brought up, from its pivot on, and whether from further down."""
+    """A pivot row from its pivot on, and whether it was swapped with a row further down."""
 
     row: Float[Array, "*batch column"]
     is_swapped: Bool[Array, "*batch"]
 
 
 def is_eliminated(a: Float[Array, "*batch n n"]) -> bool:
-    """Whether these matrices are left to the functions of this module."""
+    """Whether matrices of this shape are handled by this module: small ones, on CPUs."""
     return a.shape[-1] <= MAX_ELIMINATED and jax.default_backend() == "cpu"
 
 
 @jax.jit
 def eliminated_slogdet(a: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
-    """Sign and log|det|, 0 and −∞ of a singular matrix. Known to `linalg` by its name."""
+    """Sign and log|det|, 0 and −∞ for a singular matrix. `linalg` knows this function by name."""
     sign, log_abs = jnp.ones(a.shape[:-2], a.dtype), jnp.zeros(a.shape[:-2], a.dtype)
     for row, is_swapped in _pivot_rows(a):
         pivot = row[..., 0]
@@ -41,9 +41,9 @@ def eliminated_slogdet(a: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
 def eliminated_factors(
     a: Float[Array, "*batch n n"],
 ) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
-    """L⁻¹ P and U⁻¹ of P A = L U: elimination makes [U, L⁻¹ P] of [A, 1].
+    """L⁻¹ P and U⁻¹ of P A = L U: elimination turns [A, 1] into [U, L⁻¹ P].
 
-    U⁻¹ from its last row on. Of a singular U there is none: finite numbers all the same.
+    U⁻¹ is built from its last row upwards. If U is singular, the result is finite but no inverse.
     """
     n = a.shape[-1]
     eye = jnp.broadcast_to(jnp.eye(n, dtype=a.dtype), a.shape)
@@ -58,9 +58,9 @@ def eliminated_factors(
 
 
 def _pivot_rows(a: Float[Array, "*batch n column"]) -> Iterator[PivotRow]:
-    """The rows of U, and what has become of the columns behind them.
+    """The rows of U, followed by the transformed columns to their right.
 
-    In each column the largest element is brought up, and what is below it eliminated.
+    In each column the largest element becomes the pivot, and the elements below are eliminated.
     """
     for n in range(a.shape[-2], 0, -1):
         place = jnp.argmax(jnp.abs(a[..., 0]), axis=-1)

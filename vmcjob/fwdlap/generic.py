@@ -1,4 +1,4 @@
-"""The rules that are right for every primitive: push each direction through it."""
+"""Rules that are right for every primitive: push each direction through the primitive."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,14 +38,14 @@ def dense_jacobian(
 
 
 def dense_laplacian(node: Node) -> Shaped[Array, "..."]:
-    """The Laplacian, written out where it is zero."""
+    """The Laplacian as an array; zeros if it is known to be zero."""
     return jnp.zeros_like(node.primal) if node.laplacian is None else node.laplacian
 
 
 def uniform_blocks(
     data: Inexact[Array, "direction ..."] | None, directions: Int[np.ndarray, " direction"]
 ) -> tuple[Block, ...]:
-    """A dense Jacobian along given directions as blocks; none for none."""
+    """A dense Jacobian along given directions as a tuple of blocks; empty without directions."""
     if data is None or not len(directions):
         return ()
     return (Block(data, uniform_index(directions, data.ndim - 1)),)
@@ -53,7 +53,7 @@ def uniform_blocks(
 
 @rule_for("*")
 def by_jvp_of_jvp(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Outputs of any equation, by forward mode over forward mode."""
+    """Outputs of any equation by forward mode over forward mode."""
     return differentiate_twice(lambda *arrays: bind(eqn, arrays), inputs)
 
 
@@ -62,7 +62,7 @@ def differentiate_twice(fun: Callable[..., Sequence[Any]], inputs: list[Value]) 
 
         J' = f'(x) J        L' = f'(x) L + sum_d f''(x)[J_d, J_d]
 
-    Outputs that cannot carry a derivative come back bare.
+    Outputs that cannot carry a derivative are returned as bare arrays.
     """
     live = [i for i, value in enumerate(inputs) if isinstance(value, Node)]
     nodes = [inputs[i] for i in live]
@@ -76,7 +76,7 @@ def differentiate_twice(fun: Callable[..., Sequence[Any]], inputs: list[Value]) 
 
 
 def differentiate_once(fun: Callable[..., Sequence[Any]], inputs: list[Value]) -> list[Value]:
-    """The same for a function whose second derivative is known to vanish."""
+    """Value, Jacobian and Laplacian of a function whose second derivative vanishes."""
     live = [i for i, value in enumerate(inputs) if isinstance(value, Node)]
     nodes = [inputs[i] for i in live]
     outputs, smooth_part, smooth = _smooth_part(fun, inputs, live)
@@ -100,7 +100,7 @@ def differentiate_once(fun: Callable[..., Sequence[Any]], inputs: list[Value]) -
 def _smooth_part(
     fun: Callable[..., Sequence[Any]], inputs: list[Value], live: list[int]
 ) -> tuple[list[Any], Callable[..., Arrays], list[int]]:
-    """The outputs, the function restricted to what can be differentiated, and which those are."""
+    """The outputs, the function restricted to differentiable outputs, and the indices of these."""
     bare = [primal_of(value) for value in inputs]
     outputs = list(fun(*bare))
     smooth = [i for i, out in enumerate(outputs) if is_inexact(out)]

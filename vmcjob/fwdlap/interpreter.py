@@ -1,4 +1,4 @@
-"""Walks a jaxpr equation by equation and carries (value, Jacobian, Laplacian) along."""
+"""Interpreter of a jaxpr: carries (value, Jacobian, Laplacian) from equation to equation."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -38,7 +38,7 @@ def bind(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
 
 
 def _bind_through_a_jaxpr(eqn: Any, inputs: Sequence[Any]) -> list[Any]:
-    """Evaluate an equation whose parameters only JAX itself can turn back into a call."""
+    """Evaluate a custom_jvp or custom_vjp call, which only JAX can rebuild from its parameters."""
     template = jax.make_jaxpr(lambda: ())()
     core = getattr(template, "jaxpr", template)
     slots = [i for i, v in enumerate(eqn.invars) if not isinstance(v, jex.Literal)]
@@ -55,7 +55,7 @@ BROADCASTING = frozenset(
 
 
 def in_full(value: Value, shape: tuple[int, ...]) -> Value:
-    """A Node in the shape of its partners, so that no rule meets two shapes."""
+    """A Node broadcast to the shape of its partners, so that a rule meets one shape only."""
     if not isinstance(value, Node) or value.primal.shape == shape:
         return value
     ones = (1,) * (len(shape) - value.primal.ndim)
@@ -69,7 +69,7 @@ def in_full(value: Value, shape: tuple[int, ...]) -> Value:
 
 
 def open_jaxpr(closed: Any) -> tuple[Any, Sequence[Any]]:
-    """The jaxpr and the constants of a jaxpr, closed or not (JAX has one type or two)."""
+    """The jaxpr and its constants, from a jaxpr that may be closed (JAX has one type or two)."""
     return getattr(closed, "jaxpr", closed), getattr(closed, "consts", ())
 
 
@@ -92,7 +92,9 @@ def interpret(closed: Any, inputs: Sequence[Value]) -> list[Value]:
 
 
 def apply(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """One equation: plain evaluation where nothing is differentiated, else its rule."""
+    """Outputs of one equation: plain evaluation if no input is differentiated, else the rule's
+    result.
+    """
     if all(_size(atom.aval) == 0 for atom in eqn.outvars):
         return bind(eqn, [primal_of(value) for value in inputs])
     if any(isinstance(value, Node) for value in inputs):
@@ -105,7 +107,7 @@ def apply(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 
 def fold(jaxpr: Any, known: dict[Any, Any]) -> tuple[dict[Any, Any], list[Any]]:
-    """What is computed while tracing, in one program, soon compiled; and the equations left."""
+    """Values of small index tables, computed in one program while tracing; the other equations."""
     tables, within = behind_tables(jaxpr), set(known)
     eqns, left = [], []
     for eqn in jaxpr.eqns:
@@ -131,7 +133,7 @@ def is_known(value: Value) -> bool:
 
 
 def is_foldable(eqn: Any, known: set[Any], tables: set[Any]) -> bool:
-    """Whether an equation computes, of known inputs, something small that tables are made from."""
+    """Whether an equation has known, small operands and its result is needed to make tables."""
     return (
         not eqn.effects
         and any(var in tables for var in eqn.outvars)
@@ -141,9 +143,10 @@ def is_foldable(eqn: Any, known: set[Any], tables: set[Any]) -> bool:
 
 
 def behind_tables(jaxpr: Any) -> set[Any]:
-    """The variables that hold integers or booleans, and those from which these are computed.
+    """The variables that hold integers or booleans, and the variables from which these are
+    computed.
 
-    `jnp.triu_indices`, say, finds its integers in a matrix of floating-point ones.
+    Example: `jnp.triu_indices` computes its integers from a matrix of floating-point numbers.
     """
     found: set[Any] = set()
     for eqn in reversed(jaxpr.eqns):
@@ -153,7 +156,7 @@ def behind_tables(jaxpr: Any) -> set[Any]:
 
 
 def variables(atoms: Sequence[Any]) -> list[Any]:
-    """The atoms that are no literals."""
+    """The atoms that are not literals."""
     return [atom for atom in atoms if not isinstance(atom, jex.Literal)]
 
 

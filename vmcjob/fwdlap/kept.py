@@ -1,4 +1,4 @@
-"""Arrays that are computed once and kept, where XLA:CPU would compute them again for each use."""
+"""Arrays that XLA:CPU computes once and keeps in memory, instead of once for each use."""
 
 from collections.abc import Sequence
 from typing import Any, TypeVar
@@ -11,18 +11,18 @@ from jaxtyping import Shaped
 
 Tree = TypeVar("Tree")
 
-MANY_USES = 8  # for which a number is better read again than computed again
+MANY_USES = 8  # uses of a number from which on reading it again is faster than computing it again
 
 
 def kept(tree: Tree) -> Tree:
-    """The same arrays, each computed before anything that it is used for; on CPUs only.
+    """Optimization barriers around the arrays, so that each is computed first; on CPUs only.
 
-    XLA:CPU puts whatever is done element by element into the loops of all that use it. Where such a
-    loop is a concatenation or a sum, it then goes through all of it number by number, instead of
-    sixteen at a time: a fifth of a pass of a small network was one tanh in a concatenation.
+    XLA:CPU moves elementwise operations into the loop of each of their uses. In a concatenation or
+    a sum, such a loop then handles one number at a time instead of sixteen. In a small network, one
+    tanh inside a concatenation took a fifth of a pass.
 
-    XLA drops these barriers before it puts loops together, unless it is told not to by
-    `vmcjob.run.startup`; without that, what is kept is kept in vain, and nothing is wrong.
+    XLA removes these barriers before it fuses loops, unless `vmcjob.run.startup` has disabled that.
+    Without this setting, `kept` has no effect and results are the same.
     """
     if jax.default_backend() != "cpu":
         return tree
@@ -30,16 +30,16 @@ def kept(tree: Tree) -> Tree:
 
 
 def kept_for(array: Shaped[Array, "..."], shape: tuple[int, ...]) -> Shaped[Array, "..."]:
-    """The array, kept if a shape that it is spread out over uses each number of it many times."""
+    """The array, kept if broadcasting to `shape` uses each of its numbers many times."""
     return kept(array) if 1 < array.size <= np.prod(shape) // MANY_USES else array
 
 
 def kept_in_order(array: Any, order: Sequence[int]) -> Any:
-    """The array with its axes in another order, also in memory; on CPUs only, elsewhere by name.
+    """The array transposed to `order`, also in memory on CPUs; elsewhere a plain transpose.
 
-    XLA:CPU would make one loop of this and of whatever reshapes the result. Where axes are put
-    together it then divides for each number to find out where it was, and takes four times as long.
-    What is known when it compiles, a NumPy array, it turns by itself.
+    XLA:CPU would fuse the transpose with a reshape of the result into one loop. Where the reshape
+    merges axes, this loop divides for each number to find its place, and takes four times as long.
+    A NumPy array is known at compile time, and XLA transposes it by itself.
     """
     if jax.default_backend() != "cpu" or isinstance(array, np.ndarray):
         return array.transpose(order)

@@ -1,4 +1,4 @@
-"""Determinants in closed form."""
+"""Sign, log|det| and inverse factors of matrices, with their derivatives in closed form."""
 
 from functools import cache
 from typing import Any
@@ -21,14 +21,14 @@ HIGHEST = lax.Precision.HIGHEST
 MAX_WRITTEN_OUT = 5
 
 ELIMINATION = "eliminated_slogdet"
-"""The function of `elimination` that is a slogdet too."""
+"""Name of the function of `elimination` that computes a slogdet too."""
 
 
 def is_slogdet(eqn: Any) -> bool:
-    """Whether a custom_jvp call is a slogdet, JAX's or ours, or does nothing but call it.
+    """Whether a custom_jvp call is a slogdet, JAX's or `elimination`'s, or only wraps one.
 
-    Found by the text of what is computed in the end: a wrapper may bring a derivative of its own
-    for first order, which is that of log|det| all the same.
+    The innermost function is compared as text. A wrapper may have its own first derivative, but
+    that is the derivative of log|det| as well.
     """
     avals = [v.aval for v in (*eqn.invars, *eqn.outvars)]
     if len(avals) != 3 or avals[0].ndim < 2 or avals[1].shape != avals[0].shape[:-2]:
@@ -43,7 +43,7 @@ def _slogdet_text(shape: tuple[int, ...], dtype: Any) -> str:
 
 
 def _innermost(closed: Any) -> str:
-    """The text of a function behind all functions that only call the next one; or ELIMINATION."""
+    """The text of the innermost function of nested calls, or ELIMINATION."""
     jaxpr, _ = open_jaxpr(closed)
     if len(jaxpr.eqns) == 1:
         called = jaxpr.eqns[0].params
@@ -59,9 +59,9 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
 
         M_d = L⁻¹ P J_d U⁻¹,    J' = tr M_d,    L' = tr(U⁻¹ L⁻¹ P L) - sum_d tr(M_d M_d)
 
-    M_d has the traces of A⁻¹ J_d, but where A is nearly singular, near a node, what is large
-    sits in its last diagonal entry instead of everywhere: J'² and tr(M M) then round alike, and
-    their difference, which is what the kinetic energy sees, stays right in float32.
+    M_d has the traces of A⁻¹ J_d. Near a node, A is nearly singular; then the large numbers of M_d
+    sit in its last diagonal entry, not in all entries. So J'² and tr(M M) are rounded alike, and
+    their difference, which enters the kinetic energy, stays accurate in float32.
     """
     sign, out = bind(eqn, [node.primal])
     left, right = inverse_factors(node.primal)
@@ -79,10 +79,10 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
 def inverse_factors(
     a: Float[Array, "*batch n n"],
 ) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
-    """L⁻¹ P and U⁻¹ of P A = L U, whose product in the other order is A⁻¹.
+    """L⁻¹ P and U⁻¹ of P A = L U; their product U⁻¹ L⁻¹ P is A⁻¹.
 
-    With many rows, made of matrix products only: on XLA:CPU two independent batches of LAPACK's
-    triangular solves can take all threads of the pool, each waiting for a free one, for ever.
+    Large matrices use matrix products instead of triangular solves. On XLA:CPU two independent
+    batches of LAPACK's solves can take all threads of the pool and wait for each other for ever.
     """
     if is_eliminated(a):
         return eliminated_factors(a)
@@ -94,16 +94,16 @@ def inverse_factors(
 
 
 def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n n"]:
-    """Inverse of lower triangular matrices, from blocks of twice the size at each step.
+    """Inverse of lower triangular matrices, from blocks whose size doubles at each step.
 
         [A 0; C B]⁻¹ = [A⁻¹ 0; -B⁻¹ C A⁻¹ B⁻¹]
 
-    for all diagonal blocks at once: their corners C are picked by a mask.
+    All diagonal blocks are treated at once; a mask selects their corners C.
     """
     n = lower.shape[-1]
     index = np.arange(n)
     diagonal = jnp.diagonal(lower, axis1=-2, axis2=-1)[..., None]
-    # Of a singular matrix there is no inverse: finite numbers, which a weight of zero takes out.
+    # A singular matrix has no inverse: return finite numbers, which later get a weight of zero.
     reciprocal = jnp.where(diagonal == 0.0, 0.0, 1.0 / jnp.where(diagonal == 0.0, 1.0, diagonal))
     inverse = jnp.eye(n, dtype=lower.dtype) * reciprocal
     size = 1
@@ -117,7 +117,7 @@ def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n 
 
 
 def product(a: Float[Array, "... m k"], b: Float[Array, "... k n"]) -> Float[Array, "... m n"]:
-    """Matrix products; small ones term by term, which XLA fuses with what is before them."""
+    """Matrix products; small ones term by term, so that XLA fuses them with earlier operations."""
     if a.shape[-1] > MAX_WRITTEN_OUT:
         return jnp.matmul(a, b, precision=HIGHEST)
     terms = [a[..., :, k, None] * b[..., k, None, :] for k in range(a.shape[-1])]
@@ -131,7 +131,7 @@ def _traces(
 ) -> tuple[Float[Array, " direction *batch"], Float[Array, "*batch"]]:
     """tr M_d and sum_d tr(M_d M_d) of M_d = left J_d right, for the leading axis d of `stack`.
 
-    Large matrices of all directions lie side by side in the products, as one long right factor.
+    For large matrices, all directions are side by side in the products, as one long right factor.
     """
     if left.shape[-1] <= MAX_WRITTEN_OUT:
         turned = product(product(left, stack), right)
@@ -146,7 +146,7 @@ def _traces(
     squares = jnp.sum(turned * jnp.swapaxes(turned, -3, -2), axis=(-3, -2, -1))  # (..., j, i, d)
     n_rows = left.shape[-1]
     entries = turned.reshape(*turned.shape[:n], n_rows * n_rows, -1)
-    # jnp.trace would look at all of them for those of the diagonal.
+    # Faster than jnp.trace, which reads all entries to find the diagonal.
     diagonal = lax.slice_in_dim(entries, 0, None, n_rows + 1, axis=n)
     return jnp.moveaxis(jnp.sum(diagonal, axis=n), -1, 0), squares
 

@@ -1,4 +1,4 @@
-"""What flows through the interpreter: a value that depends on the input, with its derivatives."""
+"""The values of the interpreter: arrays that depend on the input, with their derivatives."""
 
 from typing import Any, NamedTuple
 
@@ -19,12 +19,11 @@ class Window(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Some of the directions of a Jacobian: `data[s]` is the derivative along `table[s]`.
+    """Some directions of a Jacobian: `data[s]` is the derivative along `table[s]`.
 
-    Both arrays have a leading slot axis and then the axes of the value; an axis of length 1
-    stands for "the same all along". `table` is known when the function is traced, so a feature
-    of one electron has three slots however many electrons there are. Direction -1 means that
-    nothing is here (the data are zero).
+    Both arrays have a leading slot axis and then the axes of the value. An axis of length 1 stands
+    for "the same all along". `table` is known at trace time, so a feature of one electron has three
+    slots, however many electrons there are. Direction -1 marks an empty slot, whose data are zero.
     """
 
     data: Inexact[Array, "slot ..."]
@@ -61,7 +60,7 @@ def is_inexact(array: Any) -> bool:
 
 
 def make_node(primal: Any, blocks: Any, laplacian: Any) -> Value:
-    """A Node, or the bare primal where nothing can or does depend on the input."""
+    """A Node, or the bare primal if it depends on no input or cannot carry a derivative."""
     is_flat = not blocks and laplacian is None
     if is_flat or not is_inexact(primal) or 0 in jnp.shape(primal):
         return primal
@@ -69,6 +68,6 @@ def make_node(primal: Any, blocks: Any, laplacian: Any) -> Value:
 
 
 def total(*terms: Any) -> Any:
-    """Sum of terms of which some may be None; None where all are."""
+    """Sum of the terms that are not None; None if all terms are None."""
     present = [term for term in terms if term is not None]
     return sum(present[1:], present[0]) if present else None

@@ -1,4 +1,4 @@
-"""Rules that act element by element: functions of one value, sums, maxima."""
+"""Elementwise rules: functions of one value, sums, maxima."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,7 +26,7 @@ from vmcjob.fwdlap.windows import scale
 Elements = Inexact[Array, "*shape"]
 Derivatives = Callable[[Elements, Elements], tuple[Elements, Elements]]
 
-# f'(x) and f''(x) from x and y = f(x), where that is cheaper than differentiating.
+# f'(x) and f''(x) from x and y = f(x), where this is cheaper than differentiating.
 CLOSED_FORMS: dict[str, Derivatives] = {
     "exp": lambda x, y: (y, y),
     "tanh": lambda x, y: (1 - y * y, -2 * y * (1 - y * y)),
@@ -53,7 +53,7 @@ def chain(node: Node, out: Elements, slope: Elements, curvature: Elements | None
 
 
 def by_two_jvps(fun: Callable[[Elements], Elements], node: Node) -> list[Value]:
-    """An elementwise function whose derivatives JAX knows: one tangent of ones serves them all."""
+    """An elementwise function that JAX differentiates: one tangent of ones gives f' and f''."""
     one = jnp.ones_like(node.primal)
 
     def slope(x: Elements) -> tuple[Elements, Elements]:
@@ -70,7 +70,7 @@ def by_two_jvps(fun: Callable[[Elements], Elements], node: Node) -> list[Value]:
     "erfc", "erf_inv", "lgamma", "digamma", "square", "bessel_i0e", "bessel_i1e",
 )  # fmt: skip
 def elementwise(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """One operand, element by element."""
+    """Elementwise functions of one operand."""
     (node,) = inputs
     closed_form = CLOSED_FORMS.get(eqn.primitive.name)
     if closed_form is None:
@@ -81,7 +81,7 @@ def elementwise(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("pow", "atan2", "rem", "clamp", "igamma", "igammac", "zeta", "polygamma")
 def by_one_operand(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Element by element where one operand alone is differentiated, and is not spread out."""
+    """Elementwise if only one operand is differentiated and it has the output's shape."""
     live = [i for i, value in enumerate(inputs) if isinstance(value, Node)]
     node = inputs[live[0]]
     if len(live) > 1 or node.primal.shape != eqn.outvars[0].aval.shape:
@@ -116,7 +116,7 @@ def absolute(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("add", "add_any", "sub")
 def add(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Sums of blocks: those of the same directions are added, others stand side by side."""
+    """Add blocks that have the same directions; keep the others as separate blocks."""
     sign = -1 if eqn.primitive.name == "sub" else 1
     a, b = inputs
     out = bind(eqn, [primal_of(a), primal_of(b)])[0]
@@ -131,7 +131,7 @@ def add(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("optimization_barrier")
 def keep(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Values that are computed once: so are their derivatives, each by itself."""
+    """Keep value, blocks and Laplacian of a barrier, each in its own array."""
     del eqn
     return [
         make_node(
@@ -145,14 +145,14 @@ def keep(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("max", "min")
 def extremum(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """The larger (smaller) operand's derivatives; half of either at a tie, as JAX has it."""
+    """The derivatives of the larger (smaller) operand; at a tie half of either, as in JAX."""
     a, b = inputs
     x, y = primal_of(a), primal_of(b)
     out = bind(eqn, [x, y])[0]
     if jnp.iscomplexobj(out):
         return by_jvp_of_jvp(eqn, inputs)
     high, low = (x, y) if eqn.primitive.name == "max" else (y, x)
-    # Not out == x: XLA may compute x once more for this, and round it differently.
+    # Not out == x: XLA may compute x a second time here and round it differently.
     weight_a = 0.5 * ((high > low).astype(out.dtype) + (high >= low).astype(out.dtype))
     blocks, laplacian = [], None
     for value, weight in ((a, weight_a), (b, 1 - weight_a)):

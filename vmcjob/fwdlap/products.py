@@ -64,7 +64,7 @@ def divide(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("conv_general_dilated")
 def convolve(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Linear in each operand; directions share one index."""
+    """Linear in each operand; both operands get the same directions."""
     if not all(isinstance(value, Node) for value in inputs):
         return differentiate_once(lambda *arrays: bind(eqn, arrays), inputs)
     a, b = inputs

@@ -1,4 +1,4 @@
-"""Sums, scalings and products of Jacobian blocks, decided by index tables at trace time."""
+"""Sums, scalings and products of Jacobian blocks, planned from index tables at trace time."""
 
 from collections.abc import Sequence
 from itertools import combinations
@@ -17,33 +17,33 @@ from vmcjob.fwdlap.windows import embed, widen
 
 Shape = tuple[int, ...]
 
-# Slot pairs that are still merged one by one; more of them, and one uniform block is cheaper.
+# Largest number of slot pairs that are merged one by one; above it, one uniform block is cheaper.
 MAX_PAIRS = 8
 
-# Slots whose products are added up one by one, and those that XLA adds up.
+# Up to FEW_SLOTS, products are added one by one; up to MANY_SLOTS, XLA adds them.
 FEW_SLOTS, MANY_SLOTS = 6, 32
 
 
 def is_uniform(block: Block) -> bool:
-    """Whether all elements share the block's directions."""
+    """Whether all elements of the block have the same directions."""
     return block.window is None and block.table.size == block.table.shape[0]
 
 
 def directions_of(blocks: Sequence[Block]) -> Int[np.ndarray, " direction"]:
-    """All directions along which anything may change, sorted."""
+    """All directions of the blocks, sorted."""
     found = np.unique(np.concatenate([block.table.ravel() for block in blocks]))
     return found[found >= 0]
 
 
 def compatible(a: Block, b: Block) -> bool:
-    """Whether slot by slot both hold the same direction wherever both hold any."""
+    """Whether each slot holds the same direction in both blocks, wherever neither slot is empty."""
     if a.window != b.window or len(a.table) != len(b.table):
         return False
     return bool(((a.table == b.table) | (a.table < 0) | (b.table < 0)).all())
 
 
 def merge(blocks: Sequence[Block]) -> tuple[Block, ...]:
-    """The same sum with compatible blocks added up."""
+    """Blocks with the same sum, with compatible blocks added together."""
     merged: list[Block] = []
     for block in blocks:
         for i, other in enumerate(merged):
@@ -57,7 +57,7 @@ def merge(blocks: Sequence[Block]) -> tuple[Block, ...]:
 
 
 def _absorb(blocks: list[Block]) -> list[Block]:
-    """Add blocks to a uniform one that holds all their directions and need not grow for them."""
+    """Add blocks to a uniform block, if it holds all their directions and need not grow."""
     host = next((i for i, b in enumerate(blocks) if is_uniform(b) and len(b.data) > 1), None)
     if host is None or len(blocks) == 1:
         return blocks
@@ -75,13 +75,13 @@ def _absorb(blocks: list[Block]) -> list[Block]:
 
 
 def _joint_table(a: Block, b: Block) -> Int[np.ndarray, "slot ..."] | None:
-    """The table of the sum, slot by slot; None where the slots do not fit together."""
+    """The table of the sum of two blocks, slot by slot; None if the slots do not match."""
     if not compatible(a, b):
         return None
     if np.array_equal(a.table, b.table):
         return a.table
     table = np.maximum(a.table, b.table)
-    # Two slots of one direction, filled from either side, would make squares wrong.
+    # If one direction were in two slots, each filled from one side, squares would be wrong.
     return None if has_repeats(table) else table
 
 
@@ -93,7 +93,7 @@ def colliding_slots(a: Block, b: Block) -> list[tuple[int, int]]:
 
 
 def collide(a: Block, b: Block) -> bool:
-    """Whether some direction may sit in both blocks at one element."""
+    """Whether both blocks may hold the same direction at one element."""
     if a.window == b.window:
         return bool(colliding_slots(a, b))
     wa, wb = a.window, b.window
@@ -103,7 +103,7 @@ def collide(a: Block, b: Block) -> bool:
 
 
 def disjoint(blocks: Sequence[Block], shape: Shape) -> tuple[Block, ...]:
-    """The same sum with no direction in two blocks at any element, as squares need it."""
+    """Blocks with the same sum, with no direction in two blocks at any element, for squares."""
     blocks = merge(blocks)
     for i, j in combinations(range(len(blocks)), 2):
         a, b = blocks[i], blocks[j]
@@ -119,7 +119,7 @@ def disjoint(blocks: Sequence[Block], shape: Shape) -> tuple[Block, ...]:
 
 
 def _untangle(a: Block, b: Block) -> tuple[Block, Block]:
-    """Move what `b` holds of `a`'s directions into `a`."""
+    """Move data of `b` along directions of `a` into `a`."""
     a_data, b_data = list(a.data), list(b.data)
     shape = np.broadcast_shapes(a.table.shape[1:], b.table.shape[1:])
     b_table = np.broadcast_to(b.table, (len(b.table), *shape)).copy()
@@ -139,7 +139,7 @@ def _untangle(a: Block, b: Block) -> tuple[Block, Block]:
 def uniform(
     blocks: Sequence[Block], shape: Shape, directions: Int[np.ndarray, " direction"] | None = None
 ) -> Block:
-    """One block in which all elements share the same directions, those that occur by default."""
+    """One block in which all elements have the same directions, by default all that occur."""
     if directions is None:
         directions = directions_of(blocks)
     index = uniform_index(directions, len(shape))
@@ -150,7 +150,7 @@ def uniform(
 def _spread(
     block: Block, index: Int[np.ndarray, "direction ..."]
 ) -> Inexact[Array, "direction ..."]:
-    """The block's data along the directions of a uniform index; zero where it has none."""
+    """The block's data along the directions of a uniform index; zero for missing directions."""
     directions = index.ravel()
     holds = [np.unique(np.nonzero(block.table == d)[0]) for d in directions]
     parts = []
@@ -184,7 +184,7 @@ def _rows(
 
 
 def lookup(block: Block, index: Int[np.ndarray, "slot ..."]) -> Inexact[Array, "slot ..."]:
-    """Data of a uniform block along the directions of another table; zero where it has none."""
+    """Data of a uniform block along another table's directions; zero for missing directions."""
     directions = block.table.ravel()
     order = np.argsort(directions)
     place = np.clip(np.searchsorted(directions, index, sorter=order), 0, len(directions) - 1)
@@ -197,7 +197,7 @@ def lookup(block: Block, index: Int[np.ndarray, "slot ..."]) -> Inexact[Array, "
 
 
 def inner(left: Sequence[Block], right: Sequence[Block], shape: Shape) -> Any:
-    """sum_d A_d B_d, element by element; None where no direction is shared."""
+    """sum_d A_d B_d, element by element; None if no direction is shared."""
     return total(*[_inner(a, b, shape) for a in left for b in right])
 
 
@@ -224,9 +224,9 @@ def _inner(a: Block, b: Block, shape: Shape) -> Any:
 def _sum_slots(
     a: Inexact[Array, "slot ..."], b: Inexact[Array, "slot ..."]
 ) -> Inexact[Array, "..."]:
-    """The sum of a b over slots, as XLA:CPU is fast at it.
+    """The sum of a b over slots, in the order that is fastest on XLA:CPU.
 
-    It is slow at a sum within a sum, and makes one sum after another of more than 32 terms.
+    XLA:CPU is slow at nested sums, and splits a sum of more than 32 terms into two sums.
     """
     shape = np.broadcast_shapes(a.shape, b.shape)
     a, b = kept_for(a, shape), kept_for(b, shape)

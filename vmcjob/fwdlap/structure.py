@@ -1,4 +1,4 @@
-"""Rules that move elements about: reshape, transpose, broadcast, slice, gather."""
+"""Rules that move elements: reshape, transpose, broadcast, slice, gather, select."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 
 def push_blocks(eqn: Any, node: Node, move: Callable[[Block], Block | None]) -> list[Value]:
-    """One linear operand: the equation itself on value and Laplacian, `move` on each block."""
+    """Linear rule of one operand: the equation acts on value and Laplacian, `move` on blocks."""
     out = bind(eqn, [node.primal])[0]
     laplacian = None if node.laplacian is None else bind(eqn, [node.laplacian])[0]
     moved = [block for block in map(move, node.blocks) if block is not None]
@@ -36,14 +36,14 @@ def push_blocks(eqn: Any, node: Node, move: Callable[[Block], Block | None]) -> 
 
 @rule_for("neg", "copy", "copy_p", "real", "imag", "conj", "reduce_precision", "name")
 def elementwise_linear(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Linear and element by element: blocks keep their shape."""
+    """Linear, elementwise functions: blocks keep their shape."""
     (node,) = inputs
     return push_blocks(eqn, node, lambda b: b._replace(data=bind(eqn, [b.data])[0]))
 
 
 @rule_for("convert_element_type")
 def convert(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Linear between inexact types; into integers constant."""
+    """Conversion of types: linear between inexact types, constant into integers."""
     if not is_inexact(eqn.outvars[0].aval):
         return bind(eqn, [primal_of(inputs[0])])
     return elementwise_linear(eqn, inputs)
@@ -51,7 +51,7 @@ def convert(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("stop_gradient", "sign", "floor", "ceil", "round", "is_finite", "argmax", "argmin")
 def flat(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Piecewise constant, or declared so."""
+    """Functions that are piecewise constant, or are declared constant (`stop_gradient`)."""
     return bind(eqn, [primal_of(value) for value in inputs])
 
 
@@ -63,7 +63,7 @@ def compare(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("transpose")
 def transpose(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Axes change places in data, index and window alike."""
+    """Permute the axes of data, table and window."""
     order, whole = eqn.params["permutation"], inputs[0].primal.shape
     full = (0, *[axis + 1 for axis in order])
     has_other_rows = order[-1:] != (len(order) - 1,)
@@ -80,7 +80,7 @@ def transpose(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("broadcast_in_dim")
 def broadcast_in_dim(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """New axes stay unwritten: length 1 in data and index."""
+    """Leave new axes unwritten: length 1 in data and table."""
     places, shape = eqn.params["broadcast_dimensions"], eqn.params["shape"]
 
     def spread(lengths: Shape) -> Shape:
@@ -101,7 +101,7 @@ def broadcast_in_dim(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 
 def axis_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
-    """The finest pairs of neighbouring axes (old, new) that a reshape maps onto each other."""
+    """The smallest groups of neighbouring axes (old, new) that a reshape maps onto each other."""
     groups, i, j = [], 0, 0
     while i < len(old) or j < len(new):
         left, right = [], []
@@ -123,7 +123,7 @@ def axis_groups(old: Shape, new: Shape) -> list[tuple[list[int], list[int]]]:
 
 
 def _reshape_array(array: Any, groups: list, old: Shape, new: Shape) -> Any:
-    """Reshape behind the slot axis, with unwritten axes kept unwritten where they can be."""
+    """Reshape all axes but the slot axis; unwritten axes stay unwritten if possible."""
     lengths, target = [len(array)], [len(array)]
     for left, right in groups:
         written = [array.shape[axis + 1] for axis in left]
@@ -139,7 +139,7 @@ def _reshape_array(array: Any, groups: list, old: Shape, new: Shape) -> Any:
 
 @rule_for("reshape", "squeeze", "expand_dims")
 def reshape(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Groups of axes that the reshape does not mix keep their unwritten axes."""
+    """Reshape each group of axes separately, so that groups of unwritten axes stay unwritten."""
     (node,) = inputs
     old, new = node.primal.shape, eqn.outvars[0].aval.shape
     reorders = eqn.primitive.name == "reshape" and eqn.params["dimensions"] is not None
@@ -163,7 +163,7 @@ def reshape(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 
 def _reshape_windowed(block: Block, groups: list, axis: int, old: Shape, new: Shape) -> Block:
-    """Reshape a block whose window lies on an axis that goes over into `axis` unchanged."""
+    """Reshape a block whose window lies on an axis that becomes `axis` unchanged."""
     window = block.window or Window(axis, 0, new[axis])
     length = window.stop - window.start
     old = tuple(length if i == window.axis else n for i, n in enumerate(old))
@@ -175,7 +175,7 @@ def _reshape_windowed(block: Block, groups: list, axis: int, old: Shape, new: Sh
 
 @rule_for("slice")
 def take_slice(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """A slice of each written axis; a window is cut down to what the slice leaves of it."""
+    """Slice the written axes; cut the window to its part inside the slice."""
     node = inputs[0]
     starts, stops = eqn.params["start_indices"], eqn.params["limit_indices"]
     steps = eqn.params["strides"] or (1,) * len(starts)
@@ -207,7 +207,7 @@ def _cut(array: Any, cuts: list) -> Any:
 
 @rule_for("tile")
 def tile(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Repeats along an axis; along an unwritten one there is nothing to repeat."""
+    """Repeat along written axes; an unwritten axis needs no repeat."""
     (node,) = inputs
     repeats = eqn.params["reps"]
 
@@ -227,10 +227,10 @@ def _tiled(array: Any, repeats: Sequence[int]) -> Any:
 
 @rule_for("gather", "dynamic_slice", "rev", "pad")
 def rearrange(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Any other motion of elements: the index table goes through the same equation."""
+    """All other moves of elements: apply the same equation to the index table."""
     node, *rest = inputs
     rest_is_plain = not any(isinstance(value, Node) for value in rest)
-    # Where elements go, which must be known here, does not hang on what is padded with.
+    # The places of the elements must be known here; they do not depend on the padding value.
     pads = eqn.primitive.name == "pad"
     places = [] if pads else rest
     if not isinstance(node, Node) or not rest_is_plain or not all(map(is_known, places)):
@@ -251,8 +251,8 @@ def _rearranged(block: Block, like: Any, apply: Any, linear: Any) -> Block:
     data = jax.vmap(linear)(expand(block, like.shape))
     index = np.broadcast_to(widen(block, like.shape).table, (len(block.table), *like.shape))
     with jax.ensure_compile_time_eval():
-        # The tables ride as tangents, raised by one, so that whatever pads or fills reads zero;
-        # half precision would round them.
+        # The tables are passed as tangents, raised by one, so that padded or filled places read
+        # zero. Half precision would round them.
         zero = jnp.zeros(like.shape, jnp.promote_types(like.dtype, jnp.float32))
         tables = [jnp.asarray(table + 1, zero.dtype) for table in index]
         moved = [np.asarray(jax.jvp(apply, (zero,), (table,))[1]) for table in tables]
@@ -261,7 +261,7 @@ def _rearranged(block: Block, like: Any, apply: Any, linear: Any) -> Block:
 
 @rule_for("select_n")
 def select(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Where the predicate chooses a case, that case's derivatives; all else is masked out."""
+    """The derivatives of the chosen case, with all other cases masked out."""
     which, *cases = inputs
     primals = [primal_of(case) for case in cases]
     out = bind(eqn, [primal_of(which), *primals])[0]

@@ -1,4 +1,4 @@
-"""Rules for sums and extrema over axes, and how axes with directions of their own become slots."""
+"""Rules for sums and extrema over axes. Axes with directions of their own become slots."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ Axes = tuple[int, ...]
 
 @rule_for("reduce_sum")
 def reduce_sum(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """Sum what shares its directions; what does not becomes more slots, and is not summed."""
+    """Sum elements that share their directions; turn other axes into slots without summing."""
     (node,) = inputs
     shape, axes = node.primal.shape, tuple(map(int, eqn.params["axes"]))
     out = bind(eqn, [node.primal])[0]
@@ -34,7 +34,7 @@ def reduce_sum(eqn: Any, inputs: list[Value]) -> list[Value]:
 
 @rule_for("reduce_max", "reduce_min")
 def reduce_to_extremum(eqn: Any, inputs: list[Value]) -> list[Value]:
-    """The derivatives of the extreme element; of several, their mean, as JAX has it."""
+    """The derivatives of the extreme element; of several extreme elements their mean, as in JAX."""
     (node,) = inputs
     shape, axes = node.primal.shape, tuple(map(int, eqn.params["axes"]))
     out = bind(eqn, [node.primal])[0]
@@ -67,15 +67,15 @@ def _sum_block(block: Block, shape: Axes, axes: Axes) -> Block:
     return Block(data, fill_holes(_axes_to_slots(block.table, shape, varying, axes)), window)
 
 
-# Terms of a sum from which on XLA:CPU does better with a product.
+# Smallest number of terms for which XLA:CPU is faster with a product.
 MANY_TERMS = 8
 
 
 def _sum(data: Any, axes: Axes) -> Any:
-    """The sum over some axes, kept at length 1.
+    """The sum over some axes, which keep length 1.
 
-    On CPUs long ones are products with ones: XLA fuses a sum with the broadcasts and products
-    before it, and then takes up to ten times as long as for the two one after the other.
+    On CPUs long sums are products with ones. XLA fuses a sum with earlier broadcasts and products,
+    and then takes up to ten times as long as for the separate operations.
     """
     lengths = [data.shape[axis] for axis in axes]
     if jax.default_backend() != "cpu" or np.prod(lengths) < MANY_TERMS:
@@ -87,10 +87,10 @@ def _sum(data: Any, axes: Axes) -> Any:
 
 
 def align(block: Block, shape: Axes, axes: Axes) -> tuple[Block, Axes]:
-    """The block made ready for a sum over `axes`, and those axes that must become slots for it.
+    """The block, prepared for a sum over `axes`, and the axes that must become slots.
 
-    Where the directions along the axes are all different, the axes turn into slots and nothing
-    is summed; where they repeat, the slots are shared out anew first.
+    If all directions along the axes differ, the axes become slots and nothing is summed. If
+    directions repeat, slots are first assigned again, so that repeated directions share one.
     """
     varying = tuple(axis for axis in axes if block.table.shape[axis + 1] > 1)
     union = local_union(block, shape, varying) if varying else None
@@ -98,9 +98,9 @@ def align(block: Block, shape: Axes, axes: Axes) -> tuple[Block, Axes]:
 
 
 def _axes_to_slots(array: Any, shape: Axes, varying: Axes, axes: Axes) -> Any:
-    """Turn axes into slots, last axes fastest after the slot axis itself; drop the rest of `axes`.
+    """Turn the axes `varying` into slots and drop the other `axes`.
 
-    Slots end up ordered (varying axes..., old slots), so that electron-major stays that way.
+    Slots are ordered (varying axes..., old slots), so that electron-major order is kept.
     """
     lengths = list(array.shape)
     for axis in varying:

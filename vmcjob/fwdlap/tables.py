@@ -1,4 +1,4 @@
-"""Index tables of Jacobian blocks: which direction sits in which slot at which element."""
+"""Index tables of Jacobian blocks: the direction in each slot at each element."""
 
 import numpy as np
 from jaxtyping import Int
@@ -7,7 +7,7 @@ Table = Int[np.ndarray, "slot ..."]
 
 
 def compress(index: Table) -> Table:
-    """The same table with every axis along which it is constant cut to length 1."""
+    """The table with every constant axis cut to length 1."""
     for axis in range(1, index.ndim):
         first = index[(slice(None),) * axis + (slice(0, 1),)]
         if index.shape[axis] > 1 and (index == first).all():
@@ -16,7 +16,7 @@ def compress(index: Table) -> Table:
 
 
 def fill_holes(table: Table) -> Table:
-    """The table with -1 replaced wherever the rest of its slot agrees on one direction."""
+    """The table with -1 replaced, if the rest of the slot has a single direction."""
     top = table.max(axis=tuple(range(1, table.ndim)), keepdims=True)
     agree = ((table == top) | (table < 0)).all(axis=tuple(range(1, table.ndim)), keepdims=True)
     return compress(np.where(agree, top, table))
@@ -36,7 +36,7 @@ def has_repeats(index: Table) -> bool:
 def distinct(
     table: Int[np.ndarray, " slot *axes"],
 ) -> Int[np.ndarray, " fewer *axes"]:
-    """The distinct directions along the leading axis, sorted, -1 behind where there are fewer."""
+    """The distinct directions along the leading axis, sorted; -1 fills the remaining places."""
     missing = np.iinfo(table.dtype).max
     ordered = np.sort(np.where(table < 0, missing, table), axis=0)
     repeats = np.concatenate([np.zeros_like(ordered[:1], bool), ordered[1:] == ordered[:-1]])

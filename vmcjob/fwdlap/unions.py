@@ -1,4 +1,4 @@
-"""Fewer slots for a block, where directions repeat along its axes."""
+"""Blocks with fewer slots, if directions repeat along their axes."""
 
 import jax.numpy as jnp
 import numpy as np
@@ -12,10 +12,10 @@ Shape = tuple[int, ...]
 
 
 def local_union(block: Block, shape: Shape, axes: Shape) -> Block | None:
-    """The block with as few slots as hold, at each element, all directions met along `axes`.
+    """The block with the fewest slots that hold, at each element, all directions along `axes`.
 
-    Its table is constant along `axes`. None where no direction repeats and most places hold
-    one: then the axes themselves can serve as slots.
+    Its table is constant along `axes`. None if no direction repeats and most places hold a
+    direction: then the axes themselves can become slots.
     """
     lengths = [shape[axis] if axis in axes else n for axis, n in enumerate(block.table.shape[1:])]
     order = [axis + 1 for axis in axes]
@@ -45,7 +45,7 @@ def _gather_direction(block: Block, directions: Int[np.ndarray, "..."]) -> Inexa
 
 
 def settle(block: Block, shape: Shape) -> Block:
-    """The block itself, or with fewer slots where an element has one direction twice."""
+    """The block, with fewer slots if an element has one direction twice."""
     if not has_repeats(block.table):
         return block
     union = local_union(block, shape, ())

@@ -1,4 +1,4 @@
-"""Blocks that are zero outside of a window: what is in it, and what surrounds it."""
+"""Blocks that are zero outside of a window: cut, pad, expand, scale."""
 
 from typing import Any
 
@@ -14,14 +14,14 @@ Shape = tuple[int, ...]
 
 
 def restrict(array: Any, window: Window | None, lead: int = 0) -> Any:
-    """The part of an array that lies in the window; `lead` axes precede those of the value."""
+    """The part of an array inside the window; `lead` axes precede the axes of the value."""
     if window is None or array.ndim == 0 or array.shape[window.axis + lead] == 1:
         return array
     return lax.slice_in_dim(array, window.start, window.stop, axis=window.axis + lead)
 
 
 def embed(array: Any, window: Window | None, shape: Shape) -> Any:
-    """Zeros of `shape` around an array that lies in the window."""
+    """An array of `shape` that is zero outside the window and `array` inside."""
     if window is None:
         return array
     region = _region(window, shape)
@@ -39,7 +39,7 @@ def _region(window: Window | None, shape: Shape) -> Shape:
 
 
 def widen(block: Block, shape: Shape) -> Block:
-    """The same block without a window."""
+    """The block without a window: zeros are written out."""
     if block.window is None:
         return block
     axis, start, stop = block.window
