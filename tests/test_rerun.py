@@ -70,7 +70,7 @@ def test_a_run_at_work_is_left_alone(tmp_path):
 def test_a_start_that_cannot_be_made_leaves_all_as_it_was(tmp_path):
     run = finish(make_run(tmp_path))
     (tmp_path / ".old").write_text("in the way")
-    with pytest.raises(RunDirError, match="cannot be begun anew: File exists"):
+    with pytest.raises(RunDirError, match="cannot be started again: File exists"):
         run.start_over(make_record(), "new")
     assert run.has_results
 

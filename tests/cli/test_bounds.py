@@ -76,7 +76,7 @@ def test_many_atoms_in_one_place_are_told_of_fifty_times() -> None:
         "x.toml:2:29: system.atoms[1]: this H is 0 bohr from the H of system.atoms[0]; nuclei are "
         "at least 0.001 bohr apart"
     )
-    assert lines[-1] == "x.toml: and more, which is not said until this is mended"
+    assert lines[-1] == "x.toml: there are more mistakes; correct these first"
 
 
 def test_nuclei_are_compared_across_the_borders_of_cubes() -> None:
@@ -90,7 +90,7 @@ def test_many_unknown_keys_are_not_all_compared_with_all_known_ones() -> None:
     text = "\n".join(f"walkres{i} = 1" for i in range(40_000))
     lines = complaint_of(text).splitlines()
     assert len(lines) == 3 * 50 + 1
-    assert lines[-1] == "x.toml: and more, which is not said until this is mended"
+    assert lines[-1] == "x.toml: there are more mistakes; correct these first"
 
 
 @pytest.mark.parametrize(
@@ -113,7 +113,7 @@ def test_a_complaint_does_not_quote_what_nobody_reads(text) -> None:
 
 def test_a_document_of_megabytes_is_not_parsed() -> None:
     text = SWEPT.format(seeds="", more="", values=count_up(300_000))
-    assert complaint_of(text) == "x.toml: larger than 1 MiB, so no document for vmcjob"
+    assert complaint_of(text) == "x.toml: larger than 1 MiB; vmcjob reads smaller documents only"
 
 
 def test_files_without_an_end_are_not_read(shell: Shell) -> None:

@@ -19,7 +19,7 @@ from vmcjob.store import Checkpoint, Commit, Layout, RunStore, extend
 from vmcjob.table import RunResult, make_table
 
 LOST_RECORD = (
-    "{path}: was a run, and its run.json is lost, which alone says what it is; restore that file, "
+    "{path}: was a run, but its run.json, which identifies it, is lost; restore that file, "
     "or move the directory away and submit again"
 )
 LOST_ROWS = (
@@ -156,7 +156,7 @@ def test_something_else_in_the_place_of_a_run_is_not_written_into(tmp_path: Path
     with pytest.raises(Exception, match="cannot be made") as refusal:
         submit_here(tmp_path, [plan], max_parallel=1)
     assert str(refusal.value) == (
-        f"{path}: cannot be made: something that is no run is in its place; move that away"
+        f"{path}: cannot be made: its place is taken by something that is not a run; move that away"
     )
 
 

@@ -118,7 +118,7 @@ def test_a_worker_whose_run_is_removed_ends_and_leaves_no_ghost(tmp_path, do) ->
     with pytest.raises(RunDirError) as refusal:
         main(run.path)
     assert str(refusal.value) == (
-        f"{run.path}: removed, or moved away, while its worker was at work; nothing more is written"
+        f"{run.path}: removed or moved while its worker was running; nothing more is written"
     )
     assert list(run.path.iterdir()) == []
 

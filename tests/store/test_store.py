@@ -206,7 +206,7 @@ def test_what_is_no_store_is_refused(path, mode):
     with pytest.raises(StoreError, match="not a readable Zarr store"):
         RunStore.open(path, mode)
     zarr.create_group(path, attributes={"author": "somebody"})
-    with pytest.raises(StoreError, match="none that vmcjob wrote"):
+    with pytest.raises(StoreError, match="not written by vmcjob"):
         RunStore.open(path, mode)
     (path / "zarr.json").write_text('{"zarr_format": 3, "no')
     with pytest.raises(StoreError, match="not a readable Zarr store"):

@@ -1,4 +1,4 @@
-"""TOML documents read into frozen dataclasses, with a compiler's manners about what is wrong."""
+"""Read TOML documents into frozen dataclasses; report every mistake with its place in the text."""
 
 from vmcjob.document.keys import (
     Before,

@@ -1,9 +1,9 @@
-"""What a TOML key may hold, said once: in the annotation of the dataclass field it becomes.
+"""The rules for a TOML key, taken from the annotation of its dataclass field.
 
     walkers: Annotated[int, between(2, 4096), "in all, shared by the devices"] = 512
 
-names the key, its type, its range, its meaning and its default. The reader judges documents by
-that, and whatever else wants to speak about keys asks `keys_of`.
+gives the key's name, type, range, meaning and default. The reader checks documents against these
+rules. `keys_of` lists the keys of a table for all other uses.
 """
 
 import dataclasses
@@ -18,15 +18,15 @@ from typing import Annotated, Any, Literal, TypeAlias, get_args, get_origin, get
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.wording import enumerate_words
 
-Hint: TypeAlias = Any  # a type as annotations spell it: Python has no common base for those
+Hint: TypeAlias = Any  # a type in an annotation: Python has no common base class for these
 
 
 @dataclass(frozen=True)
 class Rule:
-    """A condition on a value; `phrase` says it, with {} for the kind of value, "a number"."""
+    """A condition on a value; `phrase` states it, with {} for the kind of value ("a number")."""
 
     phrase: str
-    holds: Callable[[Any], bool]  # of the key's own type
+    holds: Callable[[Any], bool]  # gets a value of the key's own type
     choices: tuple[str, ...] = ()
 
 
@@ -39,51 +39,51 @@ def above(bound: float) -> Rule:
 
 
 def between(low: float, high: float) -> Rule:
-    """Both ends belong to it."""
+    """From low to high, both ends included."""
     return Rule(f"{{}} from {low} to {high}", lambda value: low <= value <= high)
 
 
 def inside(low: float, high: float) -> Rule:
-    """Neither end belongs to it."""
+    """Between low and high, both ends excluded."""
     return Rule(f"{{}} between {low} and {high}", lambda value: low < value < high)
 
 
 def from_to_below(low: float, high: float) -> Rule:
-    """The lower end belongs to it, the upper one does not."""
+    """From low, which is included, to high, which is excluded."""
     return Rule(f"{{}} from {low} to below {high}", lambda value: low <= value < high)
 
 
 def at_most_of_them(most: int) -> Rule:
-    """So many elements of an array."""
+    """At most so many elements of an array."""
     return Rule(f"{{}}, at most {most} of them", lambda values: len(values) <= most)
 
 
 def matching(pattern: str, phrase: str) -> Rule:
-    """A string that the whole pattern matches; the phrase describes it to people."""
+    """A string that the whole pattern matches; `phrase` describes the pattern to users."""
     compiled = re.compile(pattern)
     return Rule(phrase, lambda value: compiled.fullmatch(value) is not None)
 
 
 def one_of(choices: Iterable[str], phrase: str) -> Rule:
-    """One of a few strings; a misspelt one is told the nearest."""
+    """One of a few strings; for a misspelt one, the complaint suggests the nearest."""
     choices = tuple(choices)
     return Rule(phrase, lambda value: value in choices, choices)
 
 
 @dataclass(frozen=True)
 class Before:
-    """What a key's absence means in a document from before the key existed; TOML's own value.
+    """The value that a missing key has in documents older than the key, as TOML writes it.
 
-    Declared with the key, once and for ever: the identity of old documents hangs on it.
+    Declared together with the key and never changed: the identity of old documents depends on it.
     """
 
-    # None: it may still be left out, and means that.
+    # None: the key may still be left out, and its absence has the same meaning as before
     value: str | int | float | bool | tuple[()] | None
 
 
 @dataclass(frozen=True)
 class Kind:
-    """What an annotation says: the bare type, the rules on it and its meaning in words."""
+    """The content of an annotation: the bare type, the rules and the meaning in words."""
 
     type: Hint
     rules: tuple[Rule, ...] = ()
@@ -92,7 +92,7 @@ class Kind:
 
 
 def kind_of(hint: Hint) -> Kind:
-    """Take an annotation apart; None in a union means "may be left out", which TOML cannot say."""
+    """The kind of an annotation; None in a union means "may be left out": TOML has no None."""
     if isinstance(hint, dataclasses.InitVar):
         return kind_of(hint.type)
     if variants_of(hint):
@@ -114,10 +114,10 @@ def kind_of(hint: Hint) -> Kind:
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a table: all that is known about it before a document is read."""
+    """One key of a table: its kind and its default."""
 
     kind: Kind
-    default: Any  # of the key's own type; MISSING where the document has to give it
+    default: Any  # of the key's own type; MISSING if the document must give the key
 
     @property
     def is_required(self) -> bool:
@@ -129,7 +129,7 @@ class Key:
 
 
 def is_table(type_: Hint) -> bool:
-    """Whether TOML writes this type as a table; a type may choose a form of its own instead."""
+    """Whether TOML writes this type as a table; a type with `from_toml` has a form of its own."""
     return all(
         dataclasses.is_dataclass(variant) and not hasattr(variant, "from_toml")
         for variant in variants_of(type_).values() or (type_,)
@@ -137,7 +137,7 @@ def is_table(type_: Hint) -> bool:
 
 
 def variants_of(type_: Hint) -> dict[str, type]:
-    """The dataclasses of a union, among which the table's own key `kind` chooses; else none."""
+    """The dataclasses of a union, by their value of the key `kind`; empty for other types."""
     if not isinstance(type_, types.UnionType):
         return {}
     return {part.kind: part for part in get_args(type_) if hasattr(part, "kind")}
@@ -169,7 +169,7 @@ NOUNS: dict[Hint, str] = {
 
 
 def expected(kind: Kind) -> str:
-    """What a kind asks for, as the end of the sentence "expected …"."""
+    """The expected value in words, as the end of the sentence "expected …"."""
     phrase = NOUNS.get(get_origin(kind.type) or kind.type, "a table")
     for rule in kind.rules:
         phrase = rule.phrase.replace("{}", phrase)
@@ -178,13 +178,13 @@ def expected(kind: Kind) -> str:
 
 @dataclass(frozen=True)
 class Clash:
-    """Values that are fine one by one and impossible together.
+    """Values that are valid one by one but not together.
 
-    A dataclass that can clash has a method `clashes`, which yields these.
+    A dataclass with such values has a method `clashes`, which yields clashes.
     """
 
     keys: tuple[str, ...]
-    """All keys that take part; the complaint points at the first that the document gives."""
+    """All keys of the clash; the complaint points at the first key that the document gives."""
     message: str
     inside: KeyPath = ()
-    """Where to point inside the array or table of the first key."""
+    """Place of the complaint inside the array or table of the first key."""

@@ -1,7 +1,7 @@
-"""Where every key and every value of a TOML text stands, which no TOML parser tells.
+"""The positions of all keys and values in a TOML text, which TOML parsers do not report.
 
-The text has passed a real parser before it comes here, so the scanner only has to find its way:
-it knows where a key, a string or an array ends, and leaves all meaning to the parser.
+The text has already passed a real parser. So the scanner only finds where keys, strings and arrays
+end, and leaves their values to the parser.
 """
 
 import re
@@ -11,11 +11,11 @@ from typing import NamedTuple, TypeAlias
 import tomli
 
 KeyPath: TypeAlias = tuple[str | int, ...]
-"""The way to a value: ``("system", "atoms", 1, 0)`` is ``system.atoms[1][0]``."""
+"""The path of a value: ``("system", "atoms", 1, 0)`` is ``system.atoms[1][0]``."""
 
 _BLANK = re.compile(r"(?:[ \t\n]|#[^\n]*)*")
 _SPACE = re.compile(r"[ \t]*")
-# Where a closing quote is missing, a key or a string takes the rest of the text.
+# If a closing quote is missing, the key or the string extends to the end of the text.
 _KEY = re.compile(r"""[A-Za-z0-9_-]+|"(?:\\.|[^"\\])*(?:"|\\?\Z)|'[^']*(?:'|\Z)""")
 _STRING = re.compile(
     r'"""(?:\\.|[^\\])*?(?:"""(?:"{0,2})|\\?\Z)'
@@ -28,14 +28,14 @@ _SCALAR = re.compile(r"[^,\]}#\n]+|.", re.DOTALL)  # a date may contain a space
 
 
 class Place(NamedTuple):
-    """Offsets into the text; an element of an array has no key and stands at its value."""
+    """Offsets of a key and its value in the text; for an array's element, both are the value's."""
 
     key: int
     value: int
 
 
 class Definition(NamedTuple):
-    """A key with its place, and with its earlier place if it is not the first."""
+    """A key with its place, and its earlier place if the key is given twice."""
 
     path: KeyPath
     place: Place
@@ -43,21 +43,21 @@ class Definition(NamedTuple):
 
 
 class Scan:
-    """A cursor that has gone through a text, and what it has passed.
+    """A cursor that has read a text, with the places of all keys and values before it.
 
-    The text may also break off anywhere, as long as it is valid up to there.
+    The text may end anywhere, as long as it is valid up to its end.
     """
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.at = 0
         self.places: dict[KeyPath, Place] = {}
-        """Where everything that the text defines stands."""
+        """Places of all keys and values of the text."""
         self.last: Definition | None = None
         self.last_value = 0
-        """Offset of the value that was begun last."""
+        """Offset of the last value that was begun."""
         self.open_brackets: list[int] = []
-        """Offsets of the brackets that have not been closed, from the outside in."""
+        """Offsets of the brackets that are still open, from the outside in."""
         self.tables_in_array: dict[KeyPath, int] = {}
         self.document()
 
@@ -72,7 +72,7 @@ class Scan:
             self.take(_BLANK)
 
     def header(self) -> KeyPath:
-        """Pass ``[a.b]`` or ``[[a.b]]`` and return the path of the table that it opens."""
+        """Read ``[a.b]`` or ``[[a.b]]`` and return the path of the table that it opens."""
         bracket = self.at
         width = 2 if self.text.startswith("[[", bracket) else 1
         self.at += width
@@ -87,7 +87,7 @@ class Scan:
         return table
 
     def key(self, table: KeyPath) -> tuple[KeyPath, int]:
-        """Pass a key, dotted or not; return its path and the offset of its last part."""
+        """Read a key, dotted or not; return its path and the offset of its last part."""
         path = table
         while True:
             self.take(_SPACE)
@@ -100,7 +100,7 @@ class Scan:
             self.at += 1
 
     def newest(self, path: KeyPath) -> KeyPath:
-        """Where a path names an array of tables, step into its last table so far."""
+        """The path, extended by the index of the newest table if it names an array of tables."""
         count = self.tables_in_array.get(path)
         return path if count is None else (*path, count - 1)
 
@@ -124,7 +124,7 @@ class Scan:
             self.take(_STRING if self.next in "\"'" else _SCALAR)
 
     def elements(self, closing: str) -> Iterator[None]:
-        """Pass an opening bracket, stop at every element, end behind the closing bracket."""
+        """Read brackets and their content: yield at every element, end behind the last bracket."""
         self.open_brackets.append(self.at)
         self.at += 1
         self.take(_BLANK)
@@ -144,11 +144,11 @@ class Scan:
 
     @property
     def next(self) -> str:
-        """The character here, or nothing at the end."""
+        """The next character; empty at the end of the text."""
         return self.text[self.at : self.at + 1]
 
     def take(self, pattern: re.Pattern[str]) -> str:
-        """Pass what the pattern matches here, perhaps nothing, and return it."""
+        """Read and return the text that the pattern matches here; may be empty."""
         found = pattern.match(self.text, self.at)
         if found is None:
             return ""
@@ -159,5 +159,5 @@ class Scan:
 def _unquote(key: str) -> str:
     try:
         return next(iter(tomli.loads(f"{key} = 0"))) if key[:1] in ("'", '"') else key
-    except tomli.TOMLDecodeError:  # its closing quote is missing
+    except tomli.TOMLDecodeError:  # the closing quote is missing
         return key

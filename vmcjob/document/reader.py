@@ -1,4 +1,4 @@
-"""From TOML tables to dataclasses: one walk over what is there, guided by what may be there."""
+"""Turn TOML tables into dataclasses, by walking the document along its keys."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class Failure(Enum):
-    """What a reading method returns for a value that it has complained about."""
+    """The result of reading a value that has a complaint."""
 
     FAILED = "failed"
 
@@ -30,7 +30,7 @@ class Reader:
 
     Args:
         roots: the dataclasses that share the top level of the document.
-        moved: where a value really stands that a sweep has put at another path.
+        moved: the places in the text of values that a sweep has moved to another path.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Reader:
         self.complaints: list[Complaint] = []
 
     def complain(self, path: KeyPath, words: str, *, at_key: bool = False) -> Failure:
-        """Note what is wrong with the value at a path, or with its key, if it will be shown."""
+        """Record a complaint about the value at a path, or about its key, up to the limit."""
         if self.is_full:
             return FAILED
         place = self.document.place(self.moved.get(path, path))
@@ -52,14 +52,14 @@ class Reader:
 
     @property
     def is_full(self) -> bool:
-        """Whether there are more complaints than will be shown, so that no more are needed."""
+        """Whether there are already more complaints than will be shown."""
         return len(self.complaints) > MAX_COMPLAINTS
 
     def refuse(self, path: KeyPath, wanted: str, value: Any) -> Failure:
         return self.complain(path, f"expected {wanted}, got {format_short(value)}")
 
     def complain_of_repeats(self, values: Sequence[Any], path: KeyPath) -> bool:
-        """Complain of every element of an array that has come before; say whether any has."""
+        """Complain about every repeated element of an array; return whether there are any."""
         seen: set[str] = set()
         for i, written in enumerate(map(format_value, values)):
             if written in seen:
@@ -68,19 +68,19 @@ class Reader:
         return len(seen) < len(values)
 
     def root(self, table: type[T], values: Mapping[str, Any]) -> T | Failure:
-        """Read `table` from the document's top level, of which each root takes its own keys."""
+        """Read `table` from the document's top level, ignoring keys of the other roots."""
         others = {key for root in self.roots if root is not table for key in keys_of(root)}
         return self.table(table, {k: v for k, v in values.items() if k not in others}, ())
 
     def finish(self, result: T | Failure) -> T:
-        """The result of reading, unless there were complaints: then all of them, as SpecError."""
+        """The result of reading; raises SpecError with all complaints if there are any."""
         self.document.refuse(self.complaints)
         if result is FAILED:
             raise RuntimeError("a value failed without a complaint")
         return result
 
     def value(self, kind: Kind, value: Any, path: KeyPath) -> Any:
-        """Read a value of any kind; `Any`, because the kind is known only here and now."""
+        """Read a value of any kind; the result is `Any`, as the kind is known only at run time."""
         if hasattr(kind.type, "from_toml"):
             return kind.type.from_toml(value, path, self)
         if variants := variants_of(kind.type):
@@ -92,7 +92,7 @@ class Reader:
         return self.scalar(kind, value, path)
 
     def table(self, table: type[T], values: Any, path: KeyPath) -> T | Failure:
-        """Read a dataclass; where optional keys have failed, still look for clashes of others."""
+        """Read a dataclass; if optional keys failed, still report clashes of the other keys."""
         if not isinstance(values, dict):
             return self.refuse(path, "a table", values)
         keys = keys_of(table)
@@ -135,7 +135,7 @@ class Reader:
         return self.complain(path, describe_mismatch(kind, value)) if result is None else result
 
     def _judge_names(self, table: type, values: Mapping[str, Any], path: KeyPath) -> None:
-        """Complain about keys that nobody knows and about keys that nobody wrote."""
+        """Complain about unknown keys and about missing required keys."""
         keys = keys_of(table)
         for name in [name for name in values if name not in keys]:
             if self.is_full:
@@ -150,7 +150,7 @@ class Reader:
     def _find_clashes(
         self, made: Any, values: Mapping[str, Any], failed: set[str], path: KeyPath
     ) -> bool:
-        """Complain about what the given values cannot be together; say whether there was any."""
+        """Complain about values that clash with each other; return whether there are any."""
         clashes = [
             clash
             for clash in (made.clashes() if hasattr(made, "clashes") else ())

@@ -1,4 +1,4 @@
-"""One value against one kind: whether it will do, and what to write instead if it will not."""
+"""Check one value against one kind, and suggest a correction if it does not fit."""
 
 import datetime
 import math
@@ -14,14 +14,14 @@ from vmcjob.document.writer import format_short
 
 
 def accept(kind: Kind, value: Any) -> Any:
-    """The value in the kind's own type, or None; TOML has no None that could be meant."""
+    """The value in the kind's own type, or None if it does not fit (TOML itself has no None)."""
     result = _convert(kind.type, value)
     is_fine = result is not None and all(rule.holds(result) for rule in kind.rules)
     return result if is_fine else None
 
 
 def describe_mismatch(kind: Kind, value: Any) -> str:
-    """Why `accept` has refused a value: what was expected, what came, what may have been meant."""
+    """Why `accept` refused a value: the expected and the given value, and a likely correction."""
     wanted = expected(kind)
     if isinstance(value, float) and not math.isfinite(value):
         wanted = wanted.replace("a number", "a finite number")
@@ -33,7 +33,7 @@ def describe_mismatch(kind: Kind, value: Any) -> str:
 
 
 def _convert(type_: Any, value: Any) -> Any:
-    """Types are compared exactly, for Python is too generous: its True is an int."""
+    """The value in a type, or None. Types must match exactly: in Python, True is an int."""
     if _is_too_long(value):
         return None
     if type_ is float and type(value) in (int, float):
@@ -44,12 +44,12 @@ def _convert(type_: Any, value: Any) -> Any:
 
 
 def _is_too_long(value: Any) -> bool:
-    """TOML promises integers of 64 bits, and no more."""
+    """Whether an integer has more than the 64 bits that TOML guarantees."""
     return type(value) is int and not -(2**63) <= value < 2**63
 
 
 def _repairs(kind: Kind, value: Any) -> Iterator[Any]:
-    """Values that may have been meant: without quotes, spelled right, whole, with quotes."""
+    """Likely corrections: without quotes, spelt right, as an integer, with quotes."""
     match value:
         case str():
             try:

@@ -1,4 +1,4 @@
-"""What to tell somebody whose key is unknown: its right name, or the table where it belongs."""
+"""Suggestions for an unknown key: its right name, or the table where it belongs."""
 
 from collections.abc import Iterable, Mapping
 
@@ -17,7 +17,7 @@ def vocabulary(roots: Iterable[type]) -> dict[str, Mapping[str, Key]]:
 def about_unknown_key(
     name: str, is_table: bool, path: KeyPath, table: type, roots: Iterable[type]
 ) -> str:
-    """What to tell somebody who wrote a key, or a table, that the table at a path does not have."""
+    """The complaint about a key or table that the table at a path does not have."""
     tables = vocabulary(roots)
     here = keys_of(table)
     noun = "table" if is_table else "key"
@@ -34,14 +34,14 @@ def about_unknown_key(
 
 
 def _kinds(name: str, table: str, roots: Iterable[type]) -> str:
-    """Which other variants of a table know a key, if any."""
+    """The other variants of a table that know a key, in words; empty if there are none."""
     types = {name: key.kind.type for root in roots for name, key in keys_of(root).items()}
     found = [kind for kind, part in variants_of(types[table]).items() if name in keys_of(part)]
     return enumerate_words([f'kind = "{kind}"' for kind in found], "or") if found else ""
 
 
 def _homes(name: str, tables: Mapping[str, Mapping[str, Key]]) -> str:
-    """Where a key is known, if anywhere: ``in [train] or [evaluate]``."""
+    """The tables that know a key: ``in [train] or [evaluate]``; empty if there are none."""
     homes = [f"[{table}]" for table, keys in tables.items() if name in keys and table]
     if homes:
         return f"in {enumerate_words(homes, 'or')}"

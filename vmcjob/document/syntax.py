@@ -1,7 +1,7 @@
-"""What is wrong with a text that is not TOML, in the words of the one who wrote it.
+"""Explain why a text is not TOML, in words that the user understands.
 
-A parser stops where it is stuck, which may be far behind the slip, and says what it wanted next.
-Here the place moves back to the slip, and the sentence says what to write instead.
+A parser stops where it cannot go on, which may be far behind the mistake, and reports what it
+expected next. This module moves the place back to the mistake and says how to correct it.
 """
 
 import re
@@ -14,14 +14,14 @@ from vmcjob.document.positions import Scan
 from vmcjob.document.writer import format_path, format_short
 
 Slip: TypeAlias = tuple[int, str]
-"""Offset into the text, and the sentence about what stands there."""
+"""A mistake: its offset in the text, and a sentence about it."""
 
 _WORD = re.compile(r"[^\s,=\[\]{}#\"']+")
 _KEY_AND_EQUALS = re.compile(r"[\w.\"'-]+[ \t]*=")
 
 
 def explain(problem: tomli.TOMLDecodeError) -> Slip:
-    """Find the slip behind a parser's complaint; keep the parser's words where none is known."""
+    """Find the mistake behind a parser's error; keep the parser's words if it is unknown."""
     for beginning, find in _SLIPS.items():
         if problem.msg.startswith(beginning) and (slip := find(problem.doc, problem.pos)):
             return slip
@@ -55,7 +55,7 @@ def _missing_comma(text: str, stuck: int) -> Slip | None:
 
 
 def _bare_word(text: str, start: int, stuck: int) -> Slip | None:
-    """A word that is no value, though its beginning may be one, as the 16 of 16GB."""
+    """The mistake of a word that is not a value, though its beginning may be one (16 in 16GB)."""
     word = _WORD.match(text, start)
     return (start, _about_word(word.group())) if word and word.end() > stuck else None
 
@@ -110,4 +110,4 @@ _SLIPS: dict[str, Callable[[str, int], Slip | None]] = {
     "Invalid initial character": _here("a key is missing"),
     "Unescaped": _here("write a backslash twice, or put the text in single quotes"),
 }
-"""How the complaints of the parser begin, and who looks for the slip."""
+"""The function that finds the mistake, by the beginning of the parser's error."""

@@ -1,4 +1,4 @@
-"""A TOML text that knows its own lines, so that a complaint can show what it is about."""
+"""A TOML text with the positions of its lines, so that a complaint can quote the line."""
 
 import errno
 import os
@@ -17,28 +17,28 @@ from vmcjob.document.syntax import explain
 from vmcjob.errors import NotFoundError, SpecError
 
 MAX_BYTES = 2**20
-"""Of a document: a hundred times what a thousand atoms need."""
+"""Largest size of a document: a hundred times the size of a thousand atoms."""
 MAX_MESSAGE = 600
-"""Characters of one complaint; the values that it quotes may be longer."""
+"""Largest number of characters of one complaint; quoted values may be longer and are cut."""
 MAX_COMPLAINTS = 50
-TOO_LARGE = f"larger than {MAX_BYTES // 2**20} MiB, so no document for vmcjob"
-AND_MORE = "and more, which is not said until this is mended"
+TOO_LARGE = f"larger than {MAX_BYTES // 2**20} MiB; vmcjob reads smaller documents only"
+AND_MORE = "there are more mistakes; correct these first"
 BYTE_ORDER_MARK = "\ufeff"
-"""Which some editors put in front of UTF-8."""
+"""Character that some editors put in front of UTF-8."""
 _WIDEST_LINE = 100
-"""Characters of a line that a complaint shows; a longer line is cropped around the caret."""
+"""Characters of a line in a complaint; a longer line is cropped around the caret."""
 
 
 @dataclass(frozen=True, order=True)
 class Complaint:
-    """One thing that is wrong, and where: an offset into the text, or the whole of it."""
+    """A mistake and its place: an offset into the text, or the whole text."""
 
     offset: int
     message: str
 
 
 WHOLE_TEXT = -1
-"""The offset of a complaint that no single line is to blame for."""
+"""The offset of a complaint about the whole text."""
 
 
 @dataclass(frozen=True)
@@ -47,11 +47,11 @@ class Document:
 
     source: str
     text: str
-    tables: dict[str, Any] = field(repr=False)  # whatever TOML allows: judged by the reader
+    tables: dict[str, Any] = field(repr=False)  # any TOML; the reader checks the content
 
     @classmethod
     def read(cls, path: Path) -> "Document":
-        """Read a file; NotFoundError where there is none, SpecError where it is not TOML."""
+        """Read a file; NotFoundError if there is no file, SpecError if it is not TOML."""
         try:
             content = _read_at_once(path)
         except (FileNotFoundError, NotADirectoryError):
@@ -65,7 +65,7 @@ class Document:
 
     @classmethod
     def parse(cls, text: str, source: str) -> "Document":
-        """Parse a text; `source` is what complaints call it. SpecError if it is not TOML."""
+        """Parse a text; complaints name it `source`. SpecError if it is not TOML."""
         if len(text) > MAX_BYTES:
             raise SpecError([f"{source}: {TOO_LARGE}"])
         text = text.removeprefix(BYTE_ORDER_MARK).replace("\r\n", "\n")
@@ -85,7 +85,7 @@ class Document:
         return Scan(self.text).places
 
     def place(self, path: KeyPath) -> Place:
-        """Where a key and its value are written, or the nearest table or array around them."""
+        """The place of a key and its value, or of the nearest table or array around them."""
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, Place(WHOLE_TEXT, WHOLE_TEXT))
@@ -102,7 +102,7 @@ class Document:
         return f"{address}: {message}\n{_point_at(line, column)}"
 
     def refuse(self, complaints: Iterable[Complaint]) -> None:
-        """Raise all complaints as one SpecError, in the order of the text; none is no error."""
+        """Raise one SpecError with all complaints in the order of the text, if there are any."""
         if complaints := sorted(complaints):
             shown = [self.render(complaint) for complaint in complaints[:MAX_COMPLAINTS]]
             more = [f"{self.source}: {AND_MORE}"] if complaints[MAX_COMPLAINTS:] else []
@@ -110,7 +110,7 @@ class Document:
 
 
 def _read_at_once(path: Path) -> bytes:
-    """The first bytes of a file, one more than it may have; OSError for what could make us wait."""
+    """Up to MAX_BYTES + 1 bytes of a file; OSError for pipes and devices, which could block."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
     with open(descriptor, "rb") as file:
         mode = os.fstat(descriptor).st_mode
@@ -122,14 +122,14 @@ def _read_at_once(path: Path) -> bytes:
 
 
 def _in_short(message: str) -> str:
-    """A message of one line that a terminal can bear, its middle left out if it is too long."""
+    """A message in one line of printable characters; the middle of a long message is left out."""
     if len(message) > MAX_MESSAGE:
         message = f"{message[: MAX_MESSAGE // 2]} … {message[-MAX_MESSAGE // 2 :]}"
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in message)
 
 
 def _decode(content: bytes, source: str) -> str:
-    """UTF-8, with or without the mark that some editors put in front."""
+    """Decode UTF-8, with or without a byte order mark."""
     content = content.removeprefix(BOM_UTF8)
     try:
         return content.decode("utf-8")
@@ -142,7 +142,7 @@ def _decode(content: bytes, source: str) -> str:
 
 
 def _point_at(line: str, column: int) -> str:
-    """The line, cropped if it is long, and below it a caret that tabs do not shift."""
+    """The line, cropped if it is long, and a caret below it that tabs do not shift."""
     first = max(0, min(column - _WIDEST_LINE // 2, len(line) - _WIDEST_LINE))
     last = first + _WIDEST_LINE
     shown = "".join(c if c.isprintable() or c == "\t" else "\ufffd" for c in line[first:last])

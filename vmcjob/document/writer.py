@@ -1,4 +1,4 @@
-"""From dataclasses and values back to TOML, in one canonical spelling."""
+"""Write dataclasses and values as TOML, in one canonical spelling."""
 
 import datetime
 import json
@@ -16,7 +16,7 @@ _DECIMAL_BITS = 1000
 
 
 def format_value(value: Any) -> str:
-    """A value in one line of TOML; floats come back bit for bit."""
+    """A value as one line of TOML; a float is read back bit for bit."""
     match value:
         case bool():
             return "true" if value else "false"
@@ -36,7 +36,7 @@ def format_value(value: Any) -> str:
 
 
 def format_short(value: Any) -> str:
-    """A value as a complaint quotes it: long text is cut, arrays and tables are only counted."""
+    """A value for use in a complaint: long text is cut, arrays and tables are only counted."""
     match value:
         case dict():
             return "a table"
@@ -55,18 +55,18 @@ def format_key(key: str) -> str:
 
 
 def format_path(path: KeyPath) -> str:
-    """``system.atoms[1]`` for ``("system", "atoms", 1)``."""
+    """A path in words: ``system.atoms[1]`` for ``("system", "atoms", 1)``."""
     parts = (f"[{part}]" if isinstance(part, int) else f".{format_key(part)}" for part in path)
     return "".join(parts).removeprefix(".")
 
 
 def write(table: Any) -> str:
-    """The TOML text of a dataclass: every key but those that are None, then its tables."""
+    """The TOML text of a dataclass: all keys that are not None, then the tables."""
     return "\n".join(_lines(table, ())) + "\n"
 
 
 def _lines(table: Any, path: KeyPath) -> Iterator[str]:
-    """First the plain keys, for behind a table's header they would belong to that table."""
+    """Lines of a table: plain keys first, because below a header they would belong to its table."""
     keys = keys_of(type(table))
     for name, key in keys.items():
         value = getattr(table, name)

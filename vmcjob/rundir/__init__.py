@@ -1,4 +1,4 @@
-"""The run directory is the database: every path and small file of one run, and how to find runs."""
+"""The run directory is the database: all paths and small files of one run, and run selection."""
 
 from vmcjob.rundir.directory import OLD, RunDir
 from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full

@@ -1,4 +1,4 @@
-"""One run's directory: found, made whole, begun anew."""
+"""One run's directory: found, created in one step, started again."""
 
 import errno
 import os
@@ -28,16 +28,16 @@ from vmcjob.store import peek
 
 T = TypeVar("T")
 
-REMOVED = "removed, or moved away, while its worker was at work; nothing more is written"
+REMOVED = "removed or moved while its worker was running; nothing more is written"
 OLD = ".old"
 _RUN_ID = re.compile(r".+-[0-9a-f]{10}")
 
 
 @dataclass(frozen=True)
 class RunDir(RunJournal):
-    """The life of a run's directory. Making the value touches no disk.
+    """The life of a run's directory. Creating this value touches no disk.
 
-    Its paths are those of `RunPaths`, its small files are read and written by `RunJournal`.
+    `RunPaths` has the paths, `RunJournal` reads and writes the small files.
     """
 
     @classmethod
@@ -50,33 +50,34 @@ class RunDir(RunJournal):
         start: Path | None = None,
         make_store: Callable[[Path], None] | None = None,
     ) -> "RunDir":
-        """The run's directory below `root`, made whole or not at all; an existing one is kept.
+        """The run's directory below `root`, created in one step; an existing directory is kept.
 
         A directory of that name that holds another run, or no run, is refused.
 
         Args:
-            root, record, spec_text: where, who, and what it computes.
-            start: results that its first step begins with, copied: a run reads its own directory.
-            make_store: makes the results of steps that need not be done again, at a path.
+            root, record, spec_text: the runs root, the run's record and its resolved spec.
+            start: results that the first step begins with; copied, as a run reads only its own
+                directory.
+            make_store: makes a store at a path, with results of steps that need not be repeated.
         """
         run_dir = cls(root / record.run_id)
         if not run_dir.exists:
             try:
                 run_dir._build(record, spec_text, start, make_store)
             except OSError as error:
-                # Somebody else may have been faster; then theirs is as good as ours.
+                # Another process may have been faster; then its directory is equally good.
                 if not run_dir.exists:
                     reason = f"{error.filename or ''}: {error.strerror}".lstrip(": ")
                     if error.errno in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
-                        reason = "something that is no run is in its place; move that away"
+                        reason = "its place is taken by something that is not a run; move that away"
                     raise RunDirError(f"{run_dir.path}: cannot be made: {reason}") from None
         run_dir.require(record)
         return run_dir
 
     def start_over(self, record: Record, spec_text: str) -> "RunDir":
-        """Begin anew from the same start; the old directory is put aside, whole, and returned.
+        """Start the run again from its beginning; the old directory is kept aside and returned.
 
-        RunDirError, and all is as it was, if somebody works on the run.
+        RunDirError, without any change, if a worker is running.
         """
         number = 1 + max((int(run.path.suffix[1:]) for run in self.earlier), default=0)
         aside = RunDir(self.path.parent / OLD / f"{self.path.name}.{number}")
@@ -85,12 +86,12 @@ class RunDir(RunJournal):
             aside.path.parent.mkdir(exist_ok=True)
             self._build(record, spec_text, start, aside=aside.path)
         except OSError as error:
-            raise RunDirError(f"{self.path}: cannot be begun anew: {error.strerror}") from None
+            raise RunDirError(f"{self.path}: cannot be started again: {error.strerror}") from None
         return aside
 
     @property
     def earlier(self) -> "list[RunDir]":
-        """What was put aside of this run, oldest first."""
+        """Earlier directories of this run that were put aside, oldest first."""
         found = [
             RunDir(path)
             for path in (self.path.parent / OLD).glob("*")
@@ -100,25 +101,25 @@ class RunDir(RunJournal):
 
     @classmethod
     def open(cls, path: Path) -> "RunDir":
-        """An existing run directory, or a NotFoundError."""
+        """An existing run directory; NotFoundError if there is none."""
         run_dir = cls(path)
         if not run_dir.exists:
             reason = "is not a run directory" if os.path.isdir(path) else "there is no such run"
             raise NotFoundError(f"{path}: {reason}")
         if not os.path.lexists(run_dir.record_path):
-            run_dir.read_record()  # says that it is lost
+            run_dir.read_record()  # raises the error about the lost record
         return run_dir
 
     @property
     def exists(self) -> bool:
-        """Whether there is a record, readable or not, or something else that only a run has.
+        """Whether there is a record, readable or not, or another file that only a run has.
 
-        Where nothing can be seen, the directory's name must do.
+        If the directory cannot be searched, its name decides.
         """
         try:
             os.lstat(self.record_path)
         except PermissionError:
-            return self._has_run_id  # and not lost+found
+            return self._has_run_id  # excludes lost+found
         except OSError:
             return self._has_run_id and any(map(os.path.lexists, self._traces))
         return True
@@ -129,29 +130,29 @@ class RunDir(RunJournal):
 
     @property
     def _traces(self) -> tuple[Path, ...]:
-        """What a run has beside its record."""
+        """Files of a run beside its record."""
         written = self.heartbeat_path, self.submission_path, self.outcome_path, self.attempts_path
         return self.spec_path, self.store_path, self.lock_path, self.log_path, *written
 
     def require_presence(self) -> None:
-        """RunDirError if the directory, or its record, has gone from under its worker."""
+        """RunDirError if the directory or its record was removed while the worker runs."""
         if not os.path.lexists(self.record_path):
             raise RunDirError(f"{self.path}: {REMOVED}")
 
     def require(self, record: Record) -> None:
-        """RunDirError if the directory holds another run than this."""
+        """RunDirError if the directory holds another run."""
         found = self.read_record()
         identity = ("run_id", "name", "seed", "science_sha256")
         if any(getattr(found, key) != getattr(record, key) for key in identity):
             raise RunDirError(f"{self.path}: holds another run ({found.run_id}); move it away")
 
     def beside(self, run_id: str) -> "RunDir":
-        """Another run of the same runs root, there or not."""
+        """Another run of the same runs root, whether it exists or not."""
         return RunDir(self.path.parent / run_id)
 
     @property
     def open_waits(self) -> tuple[str, ...]:
-        """The ids of the runs that its submission waits for, and that have not finished yet."""
+        """Ids of the runs that this run's submission waits for and that have not finished."""
         submission = self.read_submission()
         wanted = (submission.waits_for if submission else None) or {}
         return tuple(run_id for run_id in wanted if not self.beside(run_id).can_be_begun_with)
@@ -167,14 +168,14 @@ class RunDir(RunJournal):
 
     @property
     def can_be_begun_with(self) -> bool:
-        """Whether it has finished, and another run can have a copy of what it has learnt."""
+        """Whether it has finished and has results that another run can copy."""
         outcome = self.read_outcome()
         return outcome is not None and outcome.outcome is Outcome.FINISHED and self.has_results
 
     def take_start(self) -> None:
-        """Copy what it begins with from the run that it has waited for, if that is not done yet.
+        """Copy the start of this run from the run it waited for, if that is not done yet.
 
-        RunDirError if that run has gone meanwhile, or has not finished after all.
+        RunDirError if that run was removed meanwhile or has not finished.
         """
         submission = self.read_submission()
         wanted = (submission.waits_for if submission else None) or {}
@@ -183,9 +184,9 @@ class RunDir(RunJournal):
                 self._copy_start(self.beside(origin))
 
     def _copy_start(self, origin: "RunDir") -> None:
-        """At once: an attempt that is killed half-way leaves no half of a start."""
+        """Copy the start in one step, so that a killed attempt leaves no half of it."""
         if not origin.exists or not origin.can_be_begun_with:
-            why = "has not finished" if origin.exists else "has been removed, or moved away"
+            why = "has not finished" if origin.exists else "has been removed or moved"
             again = f"vmcjob resume {origin.path.name} {self.path.name}"
             advice = again if origin.exists else "submit its spec again, then this one's"
             raise RunDirError(f"train.start_from: {origin.path} {why}; {advice}")
@@ -200,7 +201,7 @@ class RunDir(RunJournal):
             shutil.rmtree(staging, ignore_errors=True)
 
     def lock(self) -> AbstractContextManager[None]:
-        """Be the run's only worker; RunDirError names the other one."""
+        """Hold the run's lock as its only worker; RunDirError names the other worker."""
         return lock(self.lock_path, f"{self.path}: already being run")
 
     def _build(
@@ -211,9 +212,9 @@ class RunDir(RunJournal):
         make_store: Callable[[Path], None] | None = None,
         aside: Path | None = None,
     ) -> None:
-        """Fill a directory beside the final place and move it there in one step.
+        """Fill a directory beside the final place and rename it into this place in one step.
 
-        What is in that place goes aside first, unless somebody works on it.
+        With `aside`, the existing directory is first moved there, unless a worker is running.
         """
         root, name = self.path.parent, self.path.name
         staging = RunDir(root / f".{name}.{os.urandom(4).hex()}")

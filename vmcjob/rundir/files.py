@@ -1,4 +1,4 @@
-"""Small files: read without waiting, replaced whole, appended to by the line; folders swept."""
+"""Small files: read without blocking, replaced atomically, appended by line; folders swept."""
 
 import errno
 import os
@@ -13,13 +13,13 @@ from typing import BinaryIO
 from vmcjob.errors import RunDirError
 
 DISK_FULL = "the disk is full: free some space, then vmcjob resume goes on"
-FULL_BYTES = 2**14  # with less free space, not even the small files of a run can be replaced
-MAX_BYTES = 2**24  # bytes of a file that is read whole; ours have a few thousand
-ABANDONED_S = 3600.0  # nobody fills a folder for so long
+FULL_BYTES = 2**14  # with less free space, even the small files of a run cannot be replaced
+MAX_BYTES = 2**24  # bytes of a file that is read completely; real ones have a few thousand
+ABANDONED_S = 3600.0  # no writer takes so long to fill a folder
 
 
 def open_file(path: Path) -> BinaryIO:
-    """A file to read; OSError also for what stands in its place and could make a reader wait."""
+    """Open a file for reading; OSError also for pipes and devices, which could block the reader."""
 
     def at_once(name: str, flags: int) -> int:
         return os.open(name, flags | os.O_NONBLOCK)
@@ -32,7 +32,7 @@ def open_file(path: Path) -> BinaryIO:
 
 
 def read_text(path: Path) -> str:
-    """The text of a small file."""
+    """Text of a small file."""
     with open_file(path) as file:
         content = file.read(MAX_BYTES + 1)
     if len(content) > MAX_BYTES:
@@ -41,7 +41,7 @@ def read_text(path: Path) -> str:
 
 
 def replace_file(path: Path, text: str) -> None:
-    """Write a file whole, or raise a RunDirError."""
+    """Replace a file atomically, or raise RunDirError."""
     try:
         write_whole(path, text)
     except OSError as error:
@@ -49,7 +49,7 @@ def replace_file(path: Path, text: str) -> None:
 
 
 def remove_file(path: Path) -> None:
-    """Remove a file that need not be there."""
+    """Remove a file, if it exists."""
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
@@ -57,7 +57,7 @@ def remove_file(path: Path) -> None:
 
 
 def write_whole(path: Path, content: str | bytes) -> None:
-    """Write a file so that no reader ever sees a part of it, not even after a power cut."""
+    """Write a file so that no reader ever sees a part of it, even after a power cut."""
     data = content.encode("utf-8") if isinstance(content, str) else content
     staging = path.with_name(f".{path.name}.{os.urandom(4).hex()}")
     try:
@@ -72,7 +72,7 @@ def write_whole(path: Path, content: str | bytes) -> None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Append in a single write, so that lines of two writers do not mix."""
+    """Append a line in a single write, so that lines of two writers do not mix."""
     try:
         flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_NONBLOCK
         descriptor = os.open(path, flags, 0o666)
@@ -85,7 +85,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def remove_abandoned(folders: Iterable[Path]) -> None:
-    """Remove those that whoever filled them must have been killed over."""
+    """Remove folders whose writer must have been killed: unchanged for `ABANDONED_S`."""
     for folder in folders:
         with suppress(OSError):
             if time.time() - os.stat(folder).st_mtime > ABANDONED_S:
@@ -93,7 +93,7 @@ def remove_abandoned(folders: Iterable[Path]) -> None:
 
 
 def is_about_full_disk(error: BaseException | None) -> bool:
-    """Whether an error, or one that it came from, says that there is no space left."""
+    """Whether an error, or one of its causes, says that the disk is full."""
     while error is not None:
         if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
             return True
@@ -102,7 +102,7 @@ def is_about_full_disk(error: BaseException | None) -> bool:
 
 
 def is_disk_full(folder: Path) -> bool:
-    """Whether there is no space left where a folder is; False where nobody can tell."""
+    """Whether the disk of a folder is full; False if this is unknown."""
     try:
         found = os.statvfs(folder)
     except OSError:

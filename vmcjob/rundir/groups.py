@@ -1,4 +1,4 @@
-"""Runs that were submitted together: one small file below their runs root, beside the runs."""
+"""Groups of runs that were submitted together: one small file per group below the runs root."""
 
 import hashlib
 import os
@@ -18,30 +18,32 @@ FOLDER = ".groups"
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """Who was submitted together, and what they may cost together; None: as much as they like."""
+    """The runs of one submission and their common limits; None means no limit."""
 
-    devices: Mapping[str, Any]  # that a run is charged for while it works, by its id
+    # number of devices that each run is charged for while it works, by run id
+    devices: Mapping[str, Any]
     gpu_hours: float | None = None
     max_failures: int | None = None
     submitted_at: float = field(default_factory=time.time)
-    number: int = 0  # of the submission, among those of its runs: clocks of hosts differ
+    # number of the submission among those of its runs, since clocks of hosts differ
+    number: int = 0
 
     @property
     def name(self) -> str:
-        """The same for the same runs, however often they are submitted."""
+        """A name that depends on the run ids only, the same for every submission of these runs."""
         return hashlib.sha256("\n".join(sorted(self.devices)).encode()).hexdigest()[:16]
 
     @property
     def has_limits(self) -> bool:
-        """Whether anything is to be watched."""
+        """Whether the group has a limit to watch."""
         return self.gpu_hours is not None or self.max_failures is not None
 
     def runs(self, root: Path) -> list[RunDir]:
-        """Those that are there."""
+        """The runs of the group that exist."""
         return [run for run_id in self.devices if (run := RunDir(root / run_id)).exists]
 
     def write(self, root: Path) -> None:
-        """Replace what was said of the same runs before."""
+        """Write the group's file, replacing that of an earlier submission of the same runs."""
         try:
             (root / FOLDER).mkdir(parents=True, exist_ok=True)
             (root / FOLDER / f"{self.name}.told").unlink(missing_ok=True)
@@ -50,16 +52,16 @@ class Group:
         replace_file(root / FOLDER / f"{self.name}.json", encode(self))
 
     def tell_once(self, root: Path) -> bool:
-        """Whether nobody has been told of its end yet; from now on, somebody has."""
+        """Whether the end of the group is not reported yet; from now on it counts as reported."""
         try:
             with open(root / FOLDER / f"{self.name}.told", "x", encoding="utf-8"):
                 return True
-        except OSError:  # one that cannot be written tells nobody, rather than everybody often
+        except OSError:  # if the mark cannot be written: never report, rather than many times
             return False
 
 
 def find_groups(root: Path, run_ids: Iterable[str]) -> dict[str, Group]:
-    """The group that each run was submitted with last, as far as there is one."""
+    """The group of each run's last submission, for runs that have a group."""
     wanted, found = set(run_ids), dict[str, Group]()
     groups = [group for _, group in _read_all(root) if group is not None]
     for group in sorted(groups, key=lambda group: (group.number, group.submitted_at)):
@@ -68,7 +70,7 @@ def find_groups(root: Path, run_ids: Iterable[str]) -> dict[str, Group]:
 
 
 def find_damaged_groups(root: Path) -> list[Path]:
-    """Files of groups that cannot be read: what they limited has no limit."""
+    """Group files that cannot be read, so that their limits do not apply."""
     return [path for path, group in _read_all(root) if group is None]
 
 

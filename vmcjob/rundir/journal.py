@@ -1,4 +1,4 @@
-"""The small files of one run: what it is, who was asked to run it, how it goes, how it ended."""
+"""The small files of one run: its record, submission, progress and outcome."""
 
 import json
 import os
@@ -37,23 +37,23 @@ from vmcjob.rundir.results import RunResults
 
 T = TypeVar("T")
 RECORD_LOST = (
-    "was a run, and its run.json is lost, which alone says what it is; restore that file, or move "
+    "was a run, but its run.json, which identifies it, is lost; restore that file, or move "
     "the directory away and submit again"
 )
-RESERVE_BYTES = 2**13  # an outcome and a line of history, each in a block of its own
+RESERVE_BYTES = 2**13  # space for an outcome and a line of history, each in its own disk block
 
 
 @dataclass(frozen=True)
 class RunJournal(RunResults):
-    """What is read and written of a run while it lives.
+    """The small files of a run that are read and written while it lives.
 
-    Every JSON file is replaced as a whole, so that a reader sees the old or the new one. What is
-    advisory (heartbeat, submission, outcome) reads as None when it is missing or damaged; a run
-    without a readable record is an error, for nothing else says what it is.
+    Every JSON file is replaced atomically, so that a reader sees the old or the new version.
+    Advisory files (heartbeat, submission, outcome) read as None if missing or damaged. A run
+    without a readable record is an error, because only the record identifies the run.
     """
 
     def read_record(self) -> Record:
-        """What the run is; RunDirError when that cannot be read."""
+        """The record of the run; RunDirError if it cannot be read."""
         try:
             return decode(Record, read_text(self.record_path))
         except FileNotFoundError:
@@ -64,7 +64,7 @@ class RunJournal(RunResults):
             reason = "not a text"
         except ValueError as error:
             reason = str(error)
-        advice = "nothing else says what this run is: restore the file, or move the directory away"
+        advice = "only this file identifies the run: restore it, or move the directory away"
         raise RunDirError(f"{self.record_path}: damaged: {reason}; {advice}")
 
     def read_spec_text(self) -> str:
@@ -78,46 +78,46 @@ class RunJournal(RunResults):
         raise RunDirError(f"{self.spec_path}: cannot be read: {reason}")
 
     def write_spec_text(self, text: str) -> None:
-        """Replace the spec: other resources for the same science."""
+        """Replace the spec: other resources, same science."""
         replace_file(self.spec_path, text)
 
     def read_submission(self) -> Submission | None:
-        """Who was asked to run it, None when nobody was."""
+        """The last submission; None if the run is not submitted."""
         return _read(Submission, self.submission_path)
 
     def write_submission(self, submission: Submission) -> None:
-        """Say who was asked to run it."""
+        """Record a submission."""
         replace_file(self.submission_path, encode(submission))
 
     def clear_submission(self) -> None:
-        """Nobody is asked any more."""
+        """Remove the submission."""
         remove_file(self.submission_path)
 
     def write_environment(self, text: str, rank: int = 0) -> None:
-        """Say what the environment of the worker's container is."""
+        """Record the environment of the worker's container."""
         replace_file(self.environment_path_of(rank), text)
 
     def read_environment(self) -> str | None:
-        """What the last worker in a container saw of the environment, None without a container."""
+        """The environment of the last worker in a container; None without a container."""
         try:
             return read_text(self.environment_path)
         except (OSError, UnicodeDecodeError):
             return None
 
     def read_heartbeat(self) -> Heartbeat | None:
-        """The last sign of life of a worker."""
+        """The worker's last heartbeat."""
         return _read(Heartbeat, self.heartbeat_path)
 
     def write_heartbeat(self, heartbeat: Heartbeat) -> None:
-        """Give a sign of life."""
+        """Write a heartbeat."""
         replace_file(self.heartbeat_path, encode(heartbeat))
 
     def read_cancellation(self) -> Cancellation | None:
-        """That a user has it stopped, None when it is wanted."""
+        """The cancellation of the run; None if it is not cancelled."""
         return _read(Cancellation, self.cancellation_path)
 
     def write_cancellation(self, worker: Process | None) -> None:
-        """It is not wanted for now; who is asked to stop, None where nobody is at work."""
+        """Record that the run is cancelled and which worker was asked to stop (None: no worker)."""
         cancellation = Cancellation()
         if worker is not None:
             asked = {"host": worker.host, "pid": worker.pid, "process_start": worker.start}
@@ -125,7 +125,7 @@ class RunJournal(RunResults):
         replace_file(self.cancellation_path, encode(cancellation))
 
     def clear_cancellation(self) -> None:
-        """It is wanted again."""
+        """Remove the cancellation."""
         remove_file(self.cancellation_path)
 
     def read_waits(self) -> Waits | None:
@@ -140,53 +140,53 @@ class RunJournal(RunResults):
             remove_file(self.waits_path)
 
     def read_notification(self) -> Notification | None:
-        """Of which end somebody has been told last."""
+        """The last end of the run that was reported to the user's command."""
         return _read(Notification, self.notification_path)
 
     def write_notification(self, notification: Notification) -> None:
-        """Somebody is told of an end."""
+        """Record that an end was reported to the user's command."""
         replace_file(self.notification_path, encode(notification))
 
     def read_outcome(self) -> OutcomeRecord | None:
-        """How the last attempt ended, None while one runs or when it could not say."""
+        """The outcome of the last attempt; None while an attempt runs, or if it wrote none."""
         return _read(OutcomeRecord, self.outcome_path)
 
     def read_end(self, submission: Submission) -> Outcome | None:
-        """What a submission has come to for good: None as long as something is left to do."""
+        """The final outcome of a submission; None as long as work is left."""
         outcome = self.read_outcome()
         if outcome is None or outcome.outcome is Outcome.PREEMPTED:
             return None
         return outcome.outcome if submission.has_come_to(outcome) else None
 
     def reserve(self) -> None:
-        """Keep some space for the outcome; RunDirError when there is none left."""
+        """Reserve disk space for the outcome; RunDirError if there is none left."""
         replace_file(self.reserve_path, os.urandom(RESERVE_BYTES // 2).hex())
 
     def release(self) -> None:
-        """Give the kept space back."""
+        """Free the reserved disk space."""
         remove_file(self.reserve_path)
 
     def write_outcome(self, outcome: OutcomeRecord) -> None:
-        """Say how the attempt ended; on a full disk, in the space that was kept for it."""
+        """Record how the attempt ended; on a full disk, in the reserved space."""
         try:
             replace_file(self.outcome_path, encode(outcome))
         except RunDirError:
             self.release()
-            remove_file(self.outcome_path)  # of the attempt before: it no longer counts
+            remove_file(self.outcome_path)  # the outcome of the previous attempt no longer counts
             replace_file(self.outcome_path, encode(outcome))
         self.release()
 
     def clear_outcome(self) -> None:
-        """A new attempt begins: the last one's end no longer counts."""
+        """Remove the outcome of the last attempt, because a new one begins."""
         remove_file(self.outcome_path)
 
     def append_attempt(self, event: str, **details: object) -> None:
-        """Add one line to the history: an event ("start", "end"), who, when, and details."""
+        """Add a line to the history: event ("start" or "end"), time, host, pid and details."""
         line = {"event": event, "time": time.time(), "host": host_name(), "pid": os.getpid()}
         append_line(self.attempts_path, json.dumps(line | details, default=str) + "\n")
 
     def read_attempts(self) -> list[dict[str, object]]:
-        """The history, oldest first; a line cut short by a crash is left out."""
+        """The history, oldest first, without lines that a crash cut short."""
         try:
             with open_file(self.attempts_path) as file:
                 file.seek(-min(MAX_BYTES, file.seek(0, os.SEEK_END)), os.SEEK_END)
@@ -196,9 +196,9 @@ class RunJournal(RunResults):
         return [event for event in map(parse_object, lines) if event is not None]
 
     def read_log(self, rank: int = 0, reader: LogReader | None = None) -> Iterator[bytes]:
-        """What the workers said, as bytes: nobody knows what a crash printed.
+        """The workers' output as bytes, because a crash may print anything.
 
-        With a `reader` of this log, what it has not given yet.
+        With a `reader` of this log, only output that the reader has not returned yet.
         """
         try:
             yield from (reader or LogReader(self.log_of(rank))).read()
@@ -211,7 +211,7 @@ class RunJournal(RunResults):
 
 
 def _read(kind: type[T], path: Path) -> T | None:
-    """The record in a file, None when it is missing or damaged."""
+    """The record in a file; None if it is missing or damaged."""
     try:
         return decode(kind, read_text(path))
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""A lock that only one process of all can hold, and that its death sets free."""
+"""A lock that only one process can hold, and that the kernel releases when the process ends."""
 
 import fcntl
 import os
@@ -13,10 +13,10 @@ from vmcjob.rundir.process import host_name
 
 @contextmanager
 def lock(path: Path, refusal: str) -> Iterator[None]:
-    """Hold a file locked, one's name in it; RunDirError with a refusal and the other one's name.
+    """Hold a lock file with this process's name in it; RunDirError names another holder.
 
-    The kernel drops the lock when the process ends, however it ends. The file stays: removing it
-    would let two processes lock two different files of the same name.
+    The kernel releases the lock when the process ends, in whatever way. The file stays: if it were
+    removed, two processes could lock two different files of the same name.
     """
     try:
         file = open(path, "a+", encoding="utf-8")  # noqa: SIM115 -- closed below
@@ -26,7 +26,8 @@ def lock(path: Path, refusal: str) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            time.sleep(0.1)  # it may have got the lock just now, and not yet left its name
+            # the holder may have locked the file just now and not yet written its name
+            time.sleep(0.1)
             file.seek(0)
             owner = file.read().strip() or "another process"
             raise RunDirError(f"{refusal} by {owner}") from None

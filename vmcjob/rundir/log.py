@@ -1,4 +1,4 @@
-"""A log that cannot grow for ever: the file that is written, and the one that came before it."""
+"""A log of limited size: the current file and its predecessor."""
 
 import os
 from collections.abc import Iterator
@@ -10,23 +10,23 @@ from typing import BinaryIO
 from vmcjob.rundir.files import open_file
 
 MAX_BYTES = 16 * 1024**2
-"""From this size on a log becomes the previous one, whose place it takes."""
-STREAMS = (1, 2)  # what a worker says, in Python or below
-HEAD = 64  # bytes, by which a file is known: lines of a log begin with their time
+"""Size from which on the current log replaces its predecessor, and a new file begins."""
+STREAMS = (1, 2)  # output of a worker, from Python or from libraries
+HEAD = 64  # bytes that identify a file: lines of a log begin with their time
 Identity = tuple[int, int]
 
 
 @dataclass(frozen=True)
 class LogFiles:
-    """Where a log is: the file that grows, and its only predecessor."""
+    """The files of a log: the current one and its only predecessor."""
 
     current: Path
     previous: Path
 
     def turn_over(self, limit: int = MAX_BYTES) -> bool:
-        """Begin a new file if what this process says goes to one that has become too large.
+        """Begin a new file if this process writes to one that is too large; False if not needed.
 
-        Who writes turns over: no line is lost, and none cut in two. False if there is no need.
+        The writing process does this itself, so no line is lost or cut in two.
         """
         ours = [stream for stream in STREAMS if _size(stream) > limit and self._is_ours(stream)]
         if not ours:
@@ -39,16 +39,16 @@ class LogFiles:
         return True
 
     def open_both(self, stack: ExitStack) -> list[BinaryIO]:
-        """The files that there are, the older one first, as they were at one moment."""
+        """The existing files, older first, as they were at one moment."""
         while True:
-            # Were the older one opened first, a turn in between would hide the younger from us.
+            # If the older file were opened first, a turn-over in between would hide the newer one.
             found = [file for path in (self.current, self.previous) if (file := _open(path, stack))]
             identities = [_identity(os.fstat(file.fileno())) for file in found]
             if len(set(identities)) == len(identities):
                 return found[::-1]
 
     def _is_ours(self, stream: int) -> bool:
-        """Whether what goes to a stream goes to the current file."""
+        """Whether a stream writes to the current file."""
         try:
             return os.path.samestat(os.fstat(stream), os.stat(self.current))
         except OSError:
@@ -56,16 +56,16 @@ class LogFiles:
 
 
 class LogReader:
-    """Reads a log from its beginning, and on from where it was, across turns."""
+    """Reads a log from its beginning, and later continues where it stopped, across turn-overs."""
 
     def __init__(self, files: LogFiles) -> None:
         self._files = files
-        self._last: Identity | None = None  # the file that was read last
-        self._head = b""  # how it begins: a new file may get the identity of a removed one
-        self._position = 0  # up to where it was read
+        self._last: Identity | None = None  # identity of the file that was read last
+        self._head = b""  # its first bytes: a new file may get the identity of a removed one
+        self._position = 0  # number of bytes read from it
 
     def read(self) -> Iterator[bytes]:
-        """What has come since it was asked before; FileNotFoundError while there is no file."""
+        """Output since the last call; FileNotFoundError while there is no file."""
         with ExitStack() as stack:
             files = self._files.open_both(stack)
             if not files:
@@ -80,7 +80,7 @@ class LogReader:
         return is_named_so and file.read(len(self._head)) == self._head
 
     def _read_on(self, file: BinaryIO) -> Iterator[bytes]:
-        """What has come to the file that was read last, or all of another."""
+        """The new bytes of the file that was read last, or all bytes of another file."""
         file.seek(0)
         if not self._is_last(file):
             self._last, self._head, self._position = _identity(os.fstat(file.fileno())), b"", 0
@@ -103,7 +103,7 @@ def _identity(status: os.stat_result) -> Identity:
 
 
 def _size(stream: int) -> int:
-    """Of the file that a stream goes to; 0 where it is closed."""
+    """Size of the file that a stream writes to; 0 if the stream is closed."""
     with suppress(OSError):
         return os.fstat(stream).st_size
     return 0

@@ -1,4 +1,4 @@
-"""The names of a run's files: the only place that knows them."""
+"""The names of a run's files; no other module knows them."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,43 +8,43 @@ from vmcjob.rundir.log import LogFiles
 
 @dataclass(frozen=True)
 class RunPaths:
-    """Where everything is in the directory of one run. Making the value touches no disk."""
+    """The paths of all files in the directory of one run. Creating this value touches no disk."""
 
     path: Path
 
     @property
     def spec_path(self) -> Path:
-        """The resolved spec, all that the worker reads of the user's wishes."""
+        """The resolved spec: the only user input that the worker reads."""
         return self.path / "spec.toml"
 
     @property
     def record_path(self) -> Path:
-        """What the run is (`Record`)."""
+        """The identity of the run (`Record`)."""
         return self.path / "run.json"
 
     @property
     def submission_path(self) -> Path:
-        """Who was asked to run it (`Submission`)."""
+        """The last submission of the run (`Submission`)."""
         return self.path / "submission.json"
 
     @property
     def heartbeat_path(self) -> Path:
-        """Where the worker is (`Heartbeat`)."""
+        """The progress of the worker (`Heartbeat`)."""
         return self.path / "heartbeat.json"
 
     @property
     def outcome_path(self) -> Path:
-        """How the last attempt ended (`OutcomeRecord`)."""
+        """The end of the last attempt (`OutcomeRecord`)."""
         return self.path / "outcome.json"
 
     @property
     def reserve_path(self) -> Path:
-        """Space that a worker keeps, so that it can say how it ended on a disk that is full."""
+        """Reserved disk space, so that a worker can write its outcome on a full disk."""
         return self.path / ".reserve"
 
     @property
     def cancellation_path(self) -> Path:
-        """That it was cancelled (`Cancellation`)."""
+        """The cancellation of the run (`Cancellation`)."""
         return self.path / "cancel.json"
 
     @property
@@ -54,57 +54,57 @@ class RunPaths:
 
     @property
     def notification_path(self) -> Path:
-        """Of which end the user's command has been told (`Notification`)."""
+        """The last end that was reported to the user's command (`Notification`)."""
         return self.path / "notified.json"
 
     @property
     def attempts_path(self) -> Path:
-        """One JSON line per start and end of an attempt."""
+        """The history: one JSON line per start and end of an attempt."""
         return self.path / "attempts.jsonl"
 
     @property
     def log_path(self) -> Path:
-        """Everything the workers said, all attempts one after the other."""
+        """The output of the workers of all attempts, one after the other."""
         return self.log_path_of(0)
 
     def log_path_of(self, rank: int) -> Path:
-        """What the workers of one rank said; two hosts must not append to the same file."""
+        """The output of one rank's workers; two hosts must not append to the same file."""
         return self.path / _with_rank("log.txt", rank)
 
     def log_of(self, rank: int) -> LogFiles:
-        """The same with what it was before it became too large."""
+        """The log of one rank, with the predecessor of its current file."""
         return LogFiles(self.log_path_of(rank), self.path / _with_rank("log.old.txt", rank))
 
     def log_files(self) -> list[Path]:
-        """What the workers of all ranks said, as far as there is something."""
+        """The existing log files of all ranks."""
         return sorted(path for path in self.path.glob("log*.txt") if path.is_file())
 
     @property
     def environment_path(self) -> Path:
-        """What a worker in a container sees of the environment; written anew by every attempt."""
+        """The environment of a worker in a container; every attempt replaces the file."""
         return self.environment_path_of(0)
 
     def environment_path_of(self, rank: int) -> Path:
-        """The same for one rank: every host has GPUs of its own."""
+        """The environment of one rank's container: every host has its own GPUs."""
         return self.path / _with_rank("container.env", rank)
 
     @property
     def lock_path(self) -> Path:
-        """Held by the worker as long as it lives."""
+        """The lock file, held by the worker as long as it lives."""
         return self.path / "lock"
 
     @property
     def store_path(self) -> Path:
-        """The results."""
+        """The store with the results."""
         return self.path / "run.zarr"
 
     @property
     def start_path(self) -> Path:
-        """What it begins with: a copy of the results of the run that it starts from."""
+        """The start: a copy of the results of the run that this run starts from."""
         return self.path / "start.zarr"
 
 
 def _with_rank(name: str, rank: int) -> str:
-    """The file of a rank; the first one's bears the plain name, as that of a run without others."""
+    """The file name of a rank; rank 0 has the plain name, like a run on one node."""
     stem, dot, ending = name.partition(".")
     return f"{stem}-{rank}{dot}{ending}" if rank else name

@@ -1,4 +1,4 @@
-"""Who a process is: a pid names one only together with its host and its start time."""
+"""Identity of a process: its pid together with its host and start time."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ PROC = Path("/proc")
 
 
 def host_name() -> str:
-    """Name of this machine, as written into every record."""
+    """Name of this machine, as in every record."""
     return os.uname().nodename
 
 
@@ -21,7 +21,7 @@ def start_time(pid: int) -> int | None:
 
 @dataclass(frozen=True)
 class Process:
-    """One process in the life of one machine."""
+    """One process on one machine."""
 
     host: str
     pid: int
@@ -29,14 +29,14 @@ class Process:
 
     @classmethod
     def of_pid(cls, pid: int) -> "Process":
-        """The process that has this pid here and now."""
+        """The process with this pid on this machine."""
         return cls(host_name(), pid, start_time(pid))
 
     def is_alive(self) -> bool | None:
         """Whether it still runs; None for a process of another host, which cannot be seen.
 
-        A zombie is dead: it computes nothing and only waits for its parent to notice. A pid that
-        was given to a younger process is dead too.
+        A zombie counts as dead: it computes nothing and only waits for its parent. The process is
+        also dead if a younger process has its pid.
         """
         if self.host != host_name():
             return None
@@ -48,10 +48,10 @@ class Process:
         return self.start is None or stat[1] == self.start
 
     def terminate(self) -> bool:
-        """Ask it to end (SIGTERM); False when it is not alive here.
+        """Ask the process to end (SIGTERM); False if it is not alive on this machine.
 
-        A pid may be reused between looking and shooting, so where the kernel offers a handle of
-        the process itself, that is taken before the look.
+        The pid may be reused between check and signal. So, where the kernel offers a handle of the
+        process (pidfd), the handle is opened before the check.
         """
         try:
             handle = os.pidfd_open(self.pid)
@@ -71,10 +71,10 @@ class Process:
 
 
 def _read_stat(pid: int) -> tuple[str, int] | None:
-    """State letter and start time (fields 3 and 22 of proc(5)'s stat), or None."""
+    """State letter and start time (fields 3 and 22 of stat in proc(5)), or None."""
     try:
         text = (PROC / str(pid) / "stat").read_bytes()
-        # The command's name stands in parentheses and may itself hold spaces and parentheses.
+        # The command name is in parentheses and may itself contain spaces and parentheses.
         fields = text.rpartition(b")")[2].split()
         return fields[0].decode("ascii"), int(fields[19])
     except (OSError, IndexError, ValueError):
@@ -82,7 +82,10 @@ def _read_stat(pid: int) -> tuple[str, int] | None:
 
 
 def _signal(pid: int, number: int = signal.SIGTERM) -> bool:
-    """Whether there was a process to signal; 0 only asks. A pid of 0 would mean ourselves."""
+    """Send a signal and return whether the process exists; signal 0 only checks.
+
+    A pid of 0 would mean the caller's own process group.
+    """
     if pid <= 0:
         return False
     try:

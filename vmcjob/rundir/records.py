@@ -1,4 +1,4 @@
-"""The small JSON files of a run as values, checked when they are read back."""
+"""The small JSON files of a run as values, checked when they are read."""
 
 import json
 import math
@@ -14,66 +14,66 @@ from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 from vmcjob.rundir.process import Process, host_name, start_time
 
 T = TypeVar("T")
-LOCAL = "local"  # the scheduler of a submission to this machine
-RESULTS = "results"  # what a run needs of another that it begins with
-END = "end"  # of one that it only comes after
+LOCAL = "local"  # scheduler of a submission to this machine
+RESULTS = "results"  # in `waits_for`: the run needs the results of the other run
+END = "end"  # in `waits_for`: the run only has to come after the other
 
 
 class Phase(StrEnum):
-    """What a worker is doing; steps are counted within a phase."""
+    """The activity of a worker; steps are counted within a phase."""
 
     STARTING = "starting"
-    COMPILING = "compiling"  # whichever phase comes next, with its steps
+    COMPILING = "compiling"  # compiling the next phase
     PRETRAIN = "pretrain"
     WARMUP = "warmup"
     TRAIN = "train"
-    COMPARE = "compare"  # of what is to be evaluated: the last parameters, or their average
+    COMPARE = "compare"  # choosing the parameters to evaluate: the last ones or their average
     EQUILIBRATE = "equilibrate"
     EVALUATE = "evaluate"
     DONE = "done"
 
 
 class Outcome(StrEnum):
-    """How an attempt ended. A worker that could not say has no outcome."""
+    """How an attempt ended. There is none if a worker could not write it."""
 
     FINISHED = "FINISHED"
     PREEMPTED = "PREEMPTED"
-    EXHAUSTED = "EXHAUSTED"  # its budget is
+    EXHAUSTED = "EXHAUSTED"  # the budget is used up
     DIVERGED = "DIVERGED"
     FAILED = "FAILED"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """run.json: what the run is. Written once, when its directory is made."""
+    """run.json: the identity of the run. Written once, when its directory is created."""
 
     run_id: str
     name: str
-    point: Mapping[str, Any]  # sweep coordinates: numbers and texts, as TOML has them
+    point: Mapping[str, Any]  # sweep coordinates: numbers and strings, as in TOML
     seed: int
     science_sha256: str
-    source: str  # the spec file it came from
+    source: str  # path of the spec file
     vmcjob_version: str
     created: float = field(default_factory=time.time)  # seconds since the epoch, as all times
-    pool_sha256: str | None = None  # in a chain: of the runs of all seeds
+    pool_sha256: str | None = None  # only in a chain: the same for the runs of all seeds
 
     @property
     def calculation_sha256(self) -> str:
-        """What runs share that differ by their seeds only."""
+        """Hash that runs share if they differ by their seeds only."""
         return self.pool_sha256 or self.science_sha256
 
 
 @dataclass(frozen=True, kw_only=True)
 class Submission:
-    """submission.json: who was asked to run it; the worker is added once it has been started.
+    """submission.json: scheduler and job of the run; the worker is added after its start.
 
-    For a local submission, `pid` and `process_start` are the launcher's. For a batch system they
-    are missing until the job's supervisor has started and put itself there; `job_name` and
-    `array_index` find the job when a crash came between this record and the job id.
+    In a local submission, `pid` and `process_start` identify the launcher. In a batch system they
+    are missing until the job's supervisor has started and recorded itself. `job_name` and
+    `array_index` find the job if a crash happened before the job id was recorded.
     """
 
     scheduler: str
-    job_id: str | None  # None: written before the batch system has answered
+    job_id: str | None  # None until the batch system has answered
     host: str = field(default_factory=host_name)
     pid: int | None = None
     process_start: int | None = None
@@ -81,16 +81,16 @@ class Submission:
     worker_pid: int | None = None
     worker_start: int | None = None
     started_at: float | None = None
-    job_name: str | None = None  # no two submissions to a batch system share one
+    job_name: str | None = None  # unique among the submissions to a batch system
     array_index: int | None = None
-    number: int = 0  # how many submissions to a batch system there were before
+    number: int = 0  # number of earlier submissions to a batch system
     cancelled_at: float | None = None
-    place: int | None = None  # which of the runs it is that have this job together
-    waits_for: Mapping[str, Any] | None = None  # what it needs of other runs, by their ids
+    place: int | None = None  # index among the runs that share this job
+    waits_for: Mapping[str, Any] | None = None  # RESULTS or END of other runs, by their ids
 
     @property
     def is_job(self) -> bool:
-        """Whether a batch system answers for it; else it is seen among this machine's processes."""
+        """Whether the run belongs to a batch system; else its processes run on this machine."""
         return self.scheduler != LOCAL
 
     @property
@@ -100,24 +100,25 @@ class Submission:
 
     @property
     def worker(self) -> Process | None:
-        """The worker that the launcher started, None while the run waits."""
+        """The worker that the launcher started; None while the run waits."""
         if self.worker_pid is None:
             return None
         return Process(self.host, self.worker_pid, self.worker_start)
 
     def has_come_to(self, outcome: "OutcomeRecord") -> bool:
-        """Whether that is how it ended, and not one before: an attempt starts without an outcome.
+        """Whether the outcome is from this submission, not from an earlier one.
 
-        Clocks of different hosts differ, so times decide only where no start was recorded.
+        An attempt starts without an outcome. Clocks of hosts differ, so times decide only if no
+        start was recorded.
         """
         return self.started_at is not None or outcome.time > self.submitted_at
 
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """heartbeat.json: where the worker is, None for what it does not know (yet).
+    """heartbeat.json: the worker's progress; None for values that are not known yet.
 
-    The writer leaves out who and when: the defaults name this process and this moment.
+    The defaults name this process and this moment, so the writer leaves them out.
     """
 
     phase: Phase
@@ -127,8 +128,9 @@ class Heartbeat:
     error: float | None = None  # hartree
     acceptance: float | None = None
     steps_per_s: float | None = None
-    eta_s: float | None = None  # until the run's end, not the phase's
-    n_expected: int | None = None  # steps after which a target error is reached, n_steps if never
+    eta_s: float | None = None  # seconds until the end of the run, not of the phase
+    # expected number of steps to a target error; n_steps if it is never reached
+    n_expected: int | None = None
     pid: int = field(default_factory=os.getpid)
     host: str = field(default_factory=host_name)
     process_start: int | None = field(default_factory=lambda: start_time(os.getpid()))
@@ -142,7 +144,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancellation:
-    """cancel.json: the run is not wanted for now; `pid` is None where no worker had to be asked."""
+    """cancel.json: the run is cancelled for now; `pid` is None if no worker had to be stopped."""
 
     host: str = field(default_factory=host_name)
     pid: int | None = None
@@ -164,9 +166,9 @@ class Waits:
 
 @dataclass(frozen=True, kw_only=True)
 class Notification:
-    """notified.json: of which end of the run its user's command has been told last."""
+    """notified.json: the last end of the run that was reported to the user's command."""
 
-    submission: str  # its name; empty where nothing was handed over
+    submission: str  # name of the submission; empty without one
     state: str
     time: float = field(default_factory=time.time)
 
@@ -177,7 +179,7 @@ class Notification:
 
 @dataclass(frozen=True, kw_only=True)
 class OutcomeRecord:
-    """outcome.json: how the last attempt ended, in a word and in a sentence."""
+    """outcome.json: how the last attempt ended, as a word and a sentence."""
 
     outcome: Outcome
     message: str = ""
@@ -191,10 +193,10 @@ def encode(record: object) -> str:
 
 
 def decode(kind: type[T], text: str) -> T:
-    """Read back what `encode` wrote; ValueError says which field is missing or wrong.
+    """Read the output of `encode`; ValueError names a missing or wrong field.
 
-    Unknown fields are left aside: a newer version may have added them. Fields whose default is
-    made on the spot (this process, this moment) must be there.
+    Unknown fields are ignored: a newer version may have added them. Fields with a `default_factory`
+    (this process, this moment) are required.
     """
     data = parse_object(text)
     if data is None:
@@ -210,17 +212,17 @@ def decode(kind: type[T], text: str) -> T:
 
 
 def parse_object(text: str) -> dict[str, Any] | None:
-    """The object that a JSON text is, None for any other text, however odd."""
+    """The object in a JSON text; None for any other text."""
     try:
         data = json.loads(text)
-    except (ValueError, RecursionError):  # no JSON, or a number or nesting beyond all use
+    except (ValueError, RecursionError):  # no JSON, or too large a number, or nested too deeply
         return None
     return data if isinstance(data, dict) else None
 
 
 @cache
 def _field_types(kind: type) -> dict[str, tuple[type, ...]]:
-    """The types that each field may have: `float | None` is two."""
+    """The types that each field may have; `float | None` counts as two."""
     hints = get_type_hints(kind)
     options = {
         name: get_args(hint) if get_origin(hint) is UnionType else (hint,)
@@ -230,7 +232,7 @@ def _field_types(kind: type) -> dict[str, tuple[type, ...]]:
 
 
 def _convert(name: str, value: object, types: tuple[type, ...]) -> object:
-    """The value as its field wants it, or a ValueError."""
+    """The value in its field's type, or a ValueError."""
     if issubclass(types[0], StrEnum):
         return types[0](value)
     parts = value.values() if isinstance(value, dict) else [value]
@@ -242,14 +244,14 @@ def _convert(name: str, value: object, types: tuple[type, ...]) -> object:
 
 
 def _is_scalar(value: object) -> bool:
-    """A text, an integer of 64 bits or a finite number: all that our records are made of."""
+    """Whether a value is a string, an integer of 64 bits or a finite number."""
     if type(value) is int:
         return -(2**63) <= value < 2**63
     return isinstance(value, str) or (isinstance(value, float) and math.isfinite(value))
 
 
 def _finite(value: object) -> object:
-    """JSON knows neither NaN nor infinity; what is not a number is unknown."""
+    """The value for JSON, which has neither NaN nor infinity: these become None."""
     if isinstance(value, float) and not math.isfinite(value):
         return None
     return dict(value) if isinstance(value, Mapping) else value

@@ -1,4 +1,4 @@
-"""From the words of a command line to run directories."""
+"""Find the run directories that are named on a command line."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ LAST = "@last"
 
 
 def list_runs(root: Path) -> list[RunDir]:
-    """All runs below `root`, oldest first; none when there is no such directory."""
+    """All runs below `root`, oldest first; empty if the directory does not exist."""
     try:
         names = os.listdir(root)
     except (FileNotFoundError, NotADirectoryError):
@@ -28,8 +28,8 @@ def select(root: Path, selectors: Sequence[str]) -> list[RunDir]:
     """The runs that the selectors name, each once, oldest first; all runs without selectors.
 
     A selector is a run id, a spec's name, the path of a run directory, `@last` (all runs of the
-    latest submission), a glob over run ids, or the beginning of a single run id. Of runs of which
-    one goes on from the other, a name means the longest.
+    latest submission), a glob over run ids, or the unique beginning of a run id. If some runs
+    continue one another, a name means the longest of these.
     """
     runs = list_runs(root)
     if not selectors:
@@ -41,7 +41,7 @@ def select(root: Path, selectors: Sequence[str]) -> list[RunDir]:
 
 
 def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
-    """The runs of one selector: the first reading that finds something."""
+    """The runs of one selector, by the first kind of selector that matches."""
     if selector == LAST:
         return _last(root, runs)
     if exact := [run for run in runs if selector == run.path.name]:
@@ -66,7 +66,7 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
 
 
 def _longest(runs: list[RunDir]) -> list[RunDir]:
-    """Of each line of runs that go on from one another, the one with the most evaluation steps."""
+    """The run with the most evaluation steps of each line of runs that continue one another."""
     continued = {run.path.name: run.continues for run in runs}
     lines: dict[str, list[RunDir]] = {}
     for run in runs:
@@ -75,7 +75,7 @@ def _longest(runs: list[RunDir]) -> list[RunDir]:
 
 
 def _origin(run_id: str, continued: Mapping[str, str | None]) -> str:
-    """The first run of a line, so far as it is known here."""
+    """The first run of a line of runs, as far as it is known here."""
     passed = {run_id}
     before = continued[run_id]
     while before is not None and before in continued and before not in passed:
@@ -85,7 +85,7 @@ def _origin(run_id: str, continued: Mapping[str, str | None]) -> str:
 
 
 def _last(root: Path, runs: list[RunDir]) -> list[RunDir]:
-    """The runs that were submitted together, most recently."""
+    """The runs of the latest submission."""
     submitted = [(run, found) for run in runs if (found := run.read_submission())]
     if not submitted:
         raise NotFoundError(f"no run has been submitted in {root}")
@@ -94,14 +94,14 @@ def _last(root: Path, runs: list[RunDir]) -> list[RunDir]:
 
 
 def _batch(submission: Submission) -> tuple[object, ...]:
-    """What runs that were submitted together share; a local job id is a pid, which may return."""
-    if submission.is_job:  # one moment for all jobs of a submission
+    """A key that the runs of one submission share; a local job id is a pid, which may be reused."""
+    if submission.is_job:  # all jobs of a submission have the same time
         return (submission.submitted_at,)
     return submission.job_id, submission.launcher
 
 
 def _age_order(run: RunDir) -> tuple[float, str]:
-    """By creation; a run whose record is damaged comes first, where it will be seen."""
+    """Sort key: time of creation; runs with a damaged record come first, where users see them."""
     try:
         return run.read_record().created, run.path.name
     except RunDirError:

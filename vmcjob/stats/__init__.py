@@ -1,4 +1,4 @@
-"""The mean of a correlated series and its honest error: blocking, autocorrelation time, pooling."""
+"""The mean of a correlated series and its error: blocking, autocorrelation time, pooling."""
 
 from vmcjob.stats.correlation import (
     blocking_curve,

@@ -1,6 +1,6 @@
-"""Errors of means of correlated series: from blocks, and from autocorrelations.
+"""Errors of means of correlated series, from blocks and from autocorrelations.
 
-Functions of several series have them as rows, centred, and none of them all zeros.
+Functions of several series take them as rows. The rows are centred, and none is all zeros.
 """
 
 import math
@@ -16,26 +16,26 @@ WINDOW = 5.0
 # Plateau criterion of blocking: block length³ > FACTOR · n · (2τ)² (Lee et al., PRE 83, 066706).
 PLATEAU_FACTOR = 2.0
 MIN_BLOCKS = 4
-# Up to this lag, autocovariances are sums of products: soon done, and mostly enough for a window.
+# Up to this lag, autocovariances are computed as sums of products. This is fast, and mostly enough.
 MAX_SUMMED_LAG = 50
 
 
 def centred(rows: np.ndarray) -> np.ndarray:
-    """Series without their means."""
+    """The series (rows) minus their means."""
     return rows - rows.mean(axis=1, keepdims=True)
 
 
 def sums_of_products(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Of every row. Not by BLAS, which would start threads for each of these."""
+    """Σ_j x_ij y_ij for each row i. Without BLAS, which would start threads for each call."""
     return np.einsum("ij,ij->i", x, y)
 
 
 def blocking_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared error of the mean of each from means over blocks, and its degrees of freedom.
+    """Squared error of each row's mean from averages over blocks, and its degrees of freedom.
 
-    Blocks grow until they are long enough to be independent, B³ > 2 n (2τ)² with
-    2τ = e²(B) / e²(1) (Flyvbjerg and Petersen 1989, with the plateau found as by Lee et al. 2011),
-    or until only a few are left, which shows in the degrees of freedom.
+    The block length B grows until blocks are independent: B³ > 2 n (2τ)² with 2τ = e²(B) / e²(1).
+    It stops at `MIN_BLOCKS` blocks, which then give few degrees of freedom. See Flyvbjerg and
+    Petersen 1989; the plateau criterion is from Lee et al. 2011.
     """
     n = y.shape[1]
     naive = sums_of_products(y, y) / (n - 1) / n
@@ -55,7 +55,7 @@ def blocking_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _block_lengths(n: int) -> Iterator[int]:
-    """Half as long again each time, from what is enough where all n steps are independent."""
+    """Block lengths, each half as long again; the first is long enough for independent steps."""
     length = 1
     while n // (longer := max(length + 1, length * 3 // 2)) >= MIN_BLOCKS:
         if length**3 >= PLATEAU_FACTOR * n:
@@ -65,9 +65,9 @@ def _block_lengths(n: int) -> Iterator[int]:
 
 
 def blocking_curve(x: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Block lengths, the error of the mean of x that each gives, and how uncertain that is.
+    """Block lengths, the error of the mean of x for each, and the uncertainty of that error.
 
-    Of k blocks an error is uncertain by the part 1 / √(2 (k - 1)) of itself (Flyvbjerg and Petersen
+    With k blocks, the relative uncertainty of an error is 1 / √(2 (k - 1)) (Flyvbjerg and Petersen
     1989).
     """
     n = x.size
@@ -88,12 +88,13 @@ def normalized_autocorrelation(x: np.ndarray) -> np.ndarray:
 
 
 def window_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Squared error of the mean of each from its autocovariance C, and its degrees of freedom.
+    """Squared error of each row's mean from its autocovariance C, and its degrees of freedom.
 
         e² = (C(0) + 2 Σ_{t ≤ W} C(t)) / (n - 2W - 1),   W ≥ 5 τ(W)
 
-    (Madras and Sokal 1988; the denominator undoes the bias of C by the sample mean, Wolff 2004).
-    A window of 2W + 1 steps acts as one sample of e², so n / (2W + 1) are its degrees of freedom.
+    (Madras and Sokal 1988; the denominator corrects the bias of C from the sample mean, Wolff
+    2004). A window of 2W + 1 steps acts as one sample of e², so e² has n / (2W + 1) degrees of
+    freedom.
     """
     n = y.shape[1]
     covariance_0 = sums_of_products(y, y) / n
@@ -103,7 +104,7 @@ def window_errors(y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _windows(y: np.ndarray, covariance_0: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """W and τ(W): lag by lag, which is sooner done than all of C, and by that where W is large."""
+    """W and τ(W) of each row: lag by lag, which is fast, and from the full C(t) if W is large."""
     n = y.shape[1]
     width, tau = np.full(len(y), -1), np.full(len(y), 0.5)
     for lag in range(min(n, MAX_SUMMED_LAG)):
@@ -133,7 +134,7 @@ def _autocovariance(x: np.ndarray) -> np.ndarray:
 def student_factor(dof: Dof) -> Dof:
     """Half width of Student's 68.27 % interval, in standard errors.
 
-    The Cornish-Fisher series of the quantile at one Gaussian standard deviation; within 2 % for
-    one degree of freedom (1.837) and better for more.
+    Cornish-Fisher series of the quantile at one Gaussian standard deviation: within 2 % for one
+    degree of freedom (1.837), and better for more.
     """
     return 1.0 + 1.0 / (2.0 * dof) + 1.0 / (4.0 * dof**2) + 1.0 / (16.0 * dof**3)

@@ -1,4 +1,4 @@
-"""The mean of a correlated series and its honest error, and whether to trust them."""
+"""The mean of a correlated series, its error, and whether both can be trusted."""
 
 import math
 from collections.abc import Callable
@@ -14,38 +14,40 @@ from vmcjob.stats.correlation import (
     window_errors,
 )
 
-# Below this many independent samples an error bar is itself too uncertain. For AR(1) chains the
-# intervals keep their coverage above it and lose it below (their τ is underestimated by chance).
+# With fewer independent samples, the error bar itself is too uncertain. For AR(1) chains, error
+# intervals keep their coverage above this number and lose it below: τ is underestimated by chance.
 MIN_INDEPENDENT = 30
-# The two halves of a series, and runs of one job, may differ by this many of their error bars.
+# Largest allowed difference between the halves of a series, and between runs of one job, in error
+# bars.
 MAX_DEVIATION = 3.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A mean with its standard error, in the unit of the series, and whether to trust them."""
+    """A mean with its standard error, in the series' unit, and whether both can be trusted."""
 
     mean: float
-    error: float  # infinite when one sample is all there is
-    tau: float  # integrated autocorrelation time in steps; 1/2 when the samples are independent
+    error: float  # infinite for a single sample
+    tau: float  # integrated autocorrelation time in steps; 1/2 for independent samples
     n_eff: float  # number of independent samples, n / (2 tau)
     n: int
     converged: bool
-    why: str  # a sentence when not converged, else empty
+    why: str  # the reason if not converged, else empty
 
 
 def estimate(series: np.ndarray, *, variance: np.ndarray | None = None) -> Estimate:
     """The mean of one stationary, correlated series and its standard error.
 
-    The error is the larger one of blocking (`blocking_errors`) and of the summed autocorrelations
-    (`window_errors`), each widened by Student's factor for the blocks or windows it rests on.
+    The error is the larger of two errors: from blocking (`blocking_errors`) and from the sum of
+    autocorrelations (`window_errors`). Both are widened by Student's factor for their degrees of
+    freedom.
 
     Args:
         series: one value per step, such as the mean local energy of all walkers.
-        variance: the spread of the local energies behind each value. It unmasks walkers that are
-            stuck: a series that never changes has no error only if the local energies agree too.
+        variance: the variance of the local energies behind each value. It reveals walkers that are
+            stuck: the error of a constant series is zero only if all local energies are equal.
 
-    Not converged, with the reason: too short, drifting, stuck, or not finite.
+    Not converged, with the reason, if the series is too short, drifts, is stuck or not finite.
     """
     x = np.asarray(series, dtype=np.float64)
     n = x.size
@@ -65,12 +67,12 @@ def estimate(series: np.ndarray, *, variance: np.ndarray | None = None) -> Estim
 
 
 def standard_error(series: np.ndarray) -> float:
-    """That of `estimate`, without its judgement, which takes as long again."""
+    """The error of `estimate`, without the convergence check, which takes as long again."""
     return float(standard_errors(np.asarray(series)[None])[0])
 
 
 def standard_errors(rows: np.ndarray) -> np.ndarray:
-    """The same of several series, the rows; sooner done than one after the other."""
+    """Standard errors of several series (rows); faster than one after the other."""
     x = np.asarray(rows, dtype=np.float64)
     found = np.full(len(x), math.inf)
     if x.shape[1] > 1:
@@ -86,14 +88,14 @@ def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) 
 
     Each step i has the pseudovalue
 
-        p_i = n f(m) − (n − 1) f(m without i),
+        p_i = n f(m) − (n − 1) f(m without i).
 
-    of which the mean is f(m) less its bias of order 1/n, and a series as correlated as the others:
-    its error comes from blocks (`estimate`), which makes them blocks of the jackknife.
+    The mean of p is f(m) without its bias of order 1/n. The series p is as correlated as the input
+    series, and `estimate` computes its error from blocks, as a blocked jackknife would.
 
     Args:
-        function: of arrays of means, one for each series, whose first axis runs over cases.
-        series: with steps along the first axis, of one length.
+        function: takes arrays of means, one for each series; the first axis runs over cases.
+        series: arrays of equal length, with steps along the first axis.
     """
     columns = [np.asarray(one, np.float64) for one in series]
     n = len(columns[0])
@@ -105,9 +107,9 @@ def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) 
 
 
 def candidate_errors(rows: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """Squared errors of the means of series, the rows, and degrees of freedom, by method.
+    """Squared errors of the means of series (rows) and degrees of freedom, by method.
 
-    The error of uncorrelated samples is the least, for anticorrelation is not worth the risk.
+    The error of uncorrelated samples is a lower bound: anticorrelation is not used.
     """
     y = centred(np.asarray(rows, np.float64))
     n = y.shape[1]
@@ -119,13 +121,13 @@ def candidate_errors(rows: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray
 
 
 def _error_and_n_eff(x: np.ndarray) -> tuple[float, float]:
-    """`_errors_and_n_eff` of one series."""
+    """Error and effective number of samples of one series, see `_errors_and_n_eff`."""
     error, n_eff = _errors_and_n_eff(x[None])
     return float(error[0]), float(n_eff[0])
 
 
 def _errors_and_n_eff(rows: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The most careful of the errors, and the number of independent samples it amounts to.
+    """The largest of the candidate errors, and the corresponding number of independent samples.
 
     From e² = σ² / n_eff and the biased sample variance s² = σ² - e² follows n_eff = s²/e² + 1.
     """
@@ -150,12 +152,12 @@ def _estimate_of_constant(x: np.ndarray, variance: np.ndarray | None) -> Estimat
 
 
 def _doubt(x: np.ndarray, n_eff: float) -> str:
-    """Why the mean of x is not to be trusted yet; empty when it is."""
+    """The reason why the mean of x cannot be trusted yet; empty if it can."""
     half = x.size // 2
     if half >= 2 and n_eff >= 2.0:
         first, second = x[:half], x[-half:]
         difference = abs(float(first.mean() - second.mean()))
-        # No error is less than that of uncorrelated samples, which is soon found.
+        # The error of uncorrelated samples is a lower bound, and cheap to compute.
         least = math.sqrt(float(first.var() + second.var()) / half)
         if difference > MAX_DEVIATION * least:
             errors = [_error_and_n_eff(part)[0] for part in (first, second) if np.ptp(part) > 0.0]

@@ -8,28 +8,29 @@ import numpy as np
 from vmcjob.stats.correlation import student_factor
 from vmcjob.stats.mean import MAX_DEVIATION, Estimate
 
-# Of runs of one job, errors at equal length may differ by this factor: they are only estimates.
+# Largest ratio of the errors of two runs of one job at equal length: errors are only estimates.
 MAX_UNLIKE = 2.0
-# Means below count as rounded like this one.
+# Smaller means are rounded like this one.
 SMALLEST_MEAN = 1e-30
 
 
 def pool(estimates: Sequence[Estimate]) -> Estimate:
-    """The common mean of independent estimates, with the scatter between them in its error.
+    """The common mean of independent estimates; its error includes the scatter between them.
 
     Runs may differ by more than their errors, because each ended at its own optimum. Then the
-    runs, not the samples, are what there are many of (random effects, DerSimonian and Laird 1986):
+    number of runs counts, not the number of samples (random effects, DerSimonian and Laird 1986):
 
         χ² = Σ (mᵢ - m)²/eᵢ²,  m = Σ mᵢ/eᵢ² / Σ 1/eᵢ²
         s² = max(0, (χ² - (k - 1)) / (Σw - Σw²/Σw)),  w = 1/eᵢ²
         m  = Σ wᵢ* mᵢ / Σ wᵢ*,  wᵢ* = 1/(q/nᵢ + s²)      error² = Σ wᵢ*² (eᵢ² + s²) / (Σ wᵢ*)²
 
-    widened by Student's factor in as far as the error stems from the scatter of k runs. The weights
-    are by length: q is one and the same for runs that are alike (`_squares_by_length`). Weights
-    1/eᵢ² would lean towards runs whose estimated errors happen to be small.
+    The error is widened by Student's factor, in proportion to the part that comes from the scatter
+    of the k runs. Weights follow the lengths nᵢ: runs that are alike have the same q
+    (`_squares_by_length`). Weights 1/eᵢ² would favour runs whose estimated errors are small by
+    chance.
 
-    Every estimate needs a finite mean and error. Not converged when one of them is not, or when
-    they differ too much.
+    Every estimate needs a finite mean and error. The result is not converged if one of the
+    estimates is not, or if they differ too much.
     """
     if len(estimates) == 1:
         return estimates[0]
@@ -37,8 +38,8 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     error = np.array([item.error for item in estimates])
     if not (np.isfinite(mean).all() and np.isfinite(error).all() and mean.size):
         raise ValueError("pooling needs estimates, each with a finite mean and error")
-    # An error of zero (a constant series) still has the rounding of its numbers; those of zero
-    # itself have a square that is none.
+    # A constant series has an error of zero, but its numbers are rounded. SMALLEST_MEAN keeps the
+    # square of the rounding above zero if the mean is zero too.
     rounding = np.spacing(np.maximum(np.abs(mean), SMALLEST_MEAN))
     square = np.maximum(error, rounding) ** 2
     chi2, between = scatter(mean, square)
@@ -66,10 +67,10 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
 
 
 def _squares_by_length(square: np.ndarray, lengths: np.ndarray) -> np.ndarray:
-    """Squared errors as the lengths alone would have them, of runs that are alike.
+    """Squared errors that depend on the length alone, for runs that are alike.
 
-    What one step is worth is estimated for all of them together, so that no run's weight hangs on
-    its own luck. Only a run that is much noisier than most keeps its own error.
+    The squared error per step is averaged over these runs, so that no weight depends on a run's own
+    chance. A run that is much noisier than most keeps its own error.
     """
     per_step = square * lengths
     typical = np.sort(per_step)[(per_step.size - 1) // 2]
@@ -78,7 +79,7 @@ def _squares_by_length(square: np.ndarray, lengths: np.ndarray) -> np.ndarray:
 
 
 def _doubts(estimates: Sequence[Estimate]) -> list[str]:
-    """Why estimates are not to be trusted: each kind of reason once, in the words of the worst."""
+    """Why estimates cannot be trusted: each kind of reason once, from the worst run."""
     kinds: dict[str, list[Estimate]] = {}
     for item in estimates:
         if not item.converged:
@@ -90,7 +91,7 @@ def _doubts(estimates: Sequence[Estimate]) -> list[str]:
 
 
 def scatter(mean: np.ndarray, square: np.ndarray) -> tuple[float, float]:
-    """χ² of the means about their weighted mean, and the variance between runs it implies."""
+    """χ² of the means about their weighted mean, and the variance between runs that follows."""
     weight = 1.0 / square
     common = (weight * mean).sum() / weight.sum()
     chi2 = float((weight * (mean - common) ** 2).sum())
@@ -99,6 +100,6 @@ def scatter(mean: np.ndarray, square: np.ndarray) -> tuple[float, float]:
 
 
 def _deviation_of_chi2(chi2: float, dof: int) -> float:
-    """How many standard deviations χ² lies above its expectation (Wilson and Hilferty 1931)."""
+    """Deviation of χ² from its expectation, in standard deviations (Wilson and Hilferty 1931)."""
     spread = 2.0 / (9.0 * dof)
     return ((chi2 / dof) ** (1.0 / 3.0) - (1.0 - spread)) / math.sqrt(spread)

@@ -1,7 +1,6 @@
-"""One Zarr store per run: its series, walkers and checkpoints, with one writer and any readers.
+"""One Zarr store per run, with series, walkers and checkpoints; one writer, any number of readers.
 
-`store.peek` reads what file names and JSON tell, for login nodes: nothing heavy is imported before
-somebody asks for it.
+`store.peek` reads file names and JSON for login nodes. Heavy packages are imported only on use.
 """
 
 from importlib import import_module
@@ -27,7 +26,7 @@ _HOMES = {"Checkpoint": "slot", "Commit": "commit", "Layout": "layout", "extend"
 
 
 def __getattr__(name: str) -> object:
-    """One of the above, from its module."""
+    """A name of `__all__`, imported from its module on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_HOMES.get(name, 'runstore')}"), name)

@@ -1,8 +1,8 @@
-"""A store that has come to its end as one zip file, and back; verified before anything goes.
+"""Pack the store of a finished run into one zip file, and unpack it again, with verification.
 
-The archive, or the directory that is made of it, appears in its place whole, by one renaming, and
-what it was made of stays until `remove_directory` or `remove_archive`. So whoever is killed here
-leaves the one or the other whole, or both.
+The archive, or the directory made from it, appears complete in one renaming. The source stays until
+`remove_directory` or `remove_archive`. So a process that is killed here leaves one of the two
+complete, or both.
 """
 
 import os
@@ -26,14 +26,14 @@ DAMAGED = "it is damaged; put a copy of it in its place, or begin the run anew w
 
 
 class Amount(NamedTuple):
-    """How much a store is."""
+    """The size of a store."""
 
     n_files: int
     n_bytes: int
 
 
 def measure(path: Path) -> Amount:
-    """Of a store, in its directory or archived; nothing where it cannot be read."""
+    """The size of a store, directory or archive; zero if it cannot be read."""
     try:
         if is_archived(path):
             with ZipFile(archive_of(path)) as archive:
@@ -46,7 +46,7 @@ def measure(path: Path) -> Amount:
 
 
 def is_packed(path: Path) -> bool:
-    """Whether the archive of a store is there and equal to its directory."""
+    """Whether the archive of a store exists and equals its directory."""
     if not archive_of(path).exists():
         return False
     try:
@@ -57,16 +57,16 @@ def is_packed(path: Path) -> bool:
 
 
 def require_equal(path: Path) -> None:
-    """StoreError, in words about the archive of the store at `path`, if its directory differs."""
+    """StoreError about the archive of the store at `path`, if it differs from the directory."""
     archive = archive_of(path)
     _require_equal(archive, path, archive)
 
 
 def pack(path: Path, run_id: str) -> str | None:
-    """Make the archive of the store at `path`, and verify it; the directory stays.
+    """Make the archive of the store at `path` and verify it; the directory stays.
 
-    Returns what to know if a checkpoint is damaged, with the archive as damaged as the store.
-    Raises StoreError, and there is no new archive, if the store has lost rows or cannot be read.
+    Returns a warning if a checkpoint is damaged; the archive is then damaged in the same way.
+    Raises StoreError, without a new archive, if the store has lost rows or cannot be read.
     """
     warning = _require_whole(path, run_id)
     archive = archive_of(path)
@@ -84,7 +84,7 @@ def pack(path: Path, run_id: str) -> str | None:
 
 
 def unpack(path: Path) -> None:
-    """Make the directory of the store at `path` from its archive, verified; the archive stays."""
+    """Make the directory of the store at `path` from its archive; verify it; keep the archive."""
     archive = archive_of(path)
     if path.exists():
         raise StoreError(f"{path}: is there already; nothing is restored over it")
@@ -107,10 +107,10 @@ def unpack(path: Path) -> None:
 
 
 def remove_directory(path: Path) -> None:
-    """Remove a store's directory; StoreError, and it stays, if its archive is not equal to it."""
+    """Remove a store's directory; StoreError, without removal, if it differs from the archive."""
     require_equal(path)
     try:
-        os.rename(path, _unfinished(path) / path.name)  # out of sight at once
+        os.rename(path, _unfinished(path) / path.name)  # disappears in one step
         sync_folder(path.parent)
         remove_abandoned(path)
     except OSError as error:
@@ -118,7 +118,7 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_archive(path: Path) -> None:
-    """Remove the archive of a store; StoreError, and it stays, if the directory is not equal."""
+    """Remove a store's archive; StoreError, without removal, if it differs from the directory."""
     archive = archive_of(path)
     _require_equal(archive, path, path)
     try:
@@ -128,12 +128,12 @@ def remove_archive(path: Path) -> None:
 
 
 def sweep(path: Path) -> None:
-    """Remove what somebody who was killed here has left out of sight."""
+    """Remove unfinished files of a killed process."""
     remove_abandoned(path)
 
 
 def _require_whole(path: Path, run_id: str) -> str | None:
-    """StoreError if something of a store is lost: an archive would hide when that was."""
+    """StoreError if a store has lost data: an archive would hide when this happened."""
     store = RunStore.open(path, run_id=run_id)
     for phase in ("train", "evaluate"):
         store.series(phase)
@@ -144,7 +144,7 @@ def _require_whole(path: Path, run_id: str) -> str | None:
 
 
 def _write(path: Path, archive: Path) -> None:
-    """The files of a directory as a zip file, to the disk; the same files give the same bytes."""
+    """Write the files of a directory to a zip file and sync; equal files give equal bytes."""
     with open(archive, "wb") as file:
         with ZipFile(file, "w", ZIP_STORED) as target:  # random digits do not compress
             for name in _names(path):
@@ -157,15 +157,15 @@ def _write(path: Path, archive: Path) -> None:
 
 
 def _require_equal(archive: Path, directory: Path, blamed: Path) -> None:
-    """StoreError if an archive and a directory differ in any file's name, metadata or array."""
+    """StoreError if an archive and a directory differ in a file's name, metadata or array."""
     try:
         with ZipFile(archive) as zipped:
             names = sorted(name for name in zipped.namelist() if not name.endswith("/"))
             if names != _names(directory):
-                raise StoreError(f"{blamed}: has not the files of {directory.name}")
+                raise StoreError(f"{blamed}: differs from {directory.name} in its list of files")
             for name in names:
                 if name.endswith(".json") and zipped.read(name) != (directory / name).read_bytes():
-                    raise StoreError(f"{blamed}: {name} is not that of {directory.name}")
+                    raise StoreError(f"{blamed}: {name} differs from the one in {directory.name}")
         packed = ZipStore(archive, mode="r")
         try:
             _require_equal_arrays(packed, LocalStore(directory, read_only=True), blamed)
@@ -192,12 +192,12 @@ def _require_equal_arrays(one: Store, other: Store, blamed: Path) -> None:
         rows = first.chunks[0]
         for start in range(0, first.shape[0], rows):
             pair = [np.asarray(array[start : start + rows]) for array in (first, second)]
-            if pair[0].tobytes() != pair[1].tobytes():  # to the bit, also where it is no number
+            if pair[0].tobytes() != pair[1].tobytes():  # bit by bit, also for NaN
                 raise StoreError(f"{blamed}: {name} differs from row {start + 1} on")
 
 
 def _names(path: Path) -> list[str]:
-    """All files below a directory, by their names in it."""
+    """All files below a directory, as paths relative to it."""
     return sorted(
         Path(folder, name).relative_to(path).as_posix()
         for folder, _, names in os.walk(path)
@@ -206,7 +206,7 @@ def _names(path: Path) -> list[str]:
 
 
 def _unfinished(path: Path) -> Path:
-    """A new folder for what is not to be seen, on the same disk; older ones are swept."""
+    """A new hidden folder for unfinished files, on the same disk; older ones are removed."""
     remove_abandoned(path)
     folder = partial_folder(path) / uuid4().hex
     folder.mkdir(parents=True)
@@ -214,7 +214,7 @@ def _unfinished(path: Path) -> Path:
 
 
 def _sync_all(path: Path) -> None:
-    """Bring all files below a directory to the disk."""
+    """Sync all files below a directory to the disk."""
     for folder, _, names in os.walk(path):
         for name in names:
             with open(os.path.join(folder, name), "rb") as file:

@@ -1,4 +1,4 @@
-"""The arrays of a store: which there are, what they are, and the rows in them."""
+"""The arrays of a store: their names, columns and rows."""
 
 from pathlib import Path
 
@@ -10,13 +10,13 @@ from vmcjob.errors import StoreError
 from vmcjob.store.layout import ALWAYS_FINITE, EVERY, OBSERVED, SERIES, array_at, column_of
 from vmcjob.store.peek import CURE, arrays_in, has_group, missing_rows
 
-DESCRIPTION = "what describes it is missing or damaged"
+DESCRIPTION = "its description is missing or damaged"
 
 
 class Arrays:
-    """All arrays of an open store but those of checkpoints, by path, like "train/energy".
+    """All arrays of an open store except checkpoints, by path, like "train/energy".
 
-    How many of their rows count is not known here.
+    This class does not know how many rows are committed.
     """
 
     def __init__(self, root: zarr.Group, path: Path) -> None:
@@ -25,7 +25,7 @@ class Arrays:
         self._listed: dict[str, list[str]] = {}
 
     def names(self, group: str) -> list[str]:
-        """The arrays of a group, as they lie on the disk, and those that it can't be without."""
+        """The arrays of a group: those on the disk, and those that every store must have."""
         if group not in self._listed:
             required = ("step", *(ALWAYS_FINITE if group in SERIES else ()))
             there = arrays_in(self._path, group)
@@ -33,13 +33,13 @@ class Arrays:
         return self._listed[group]
 
     def columns(self, group: str) -> dict[str, Column]:
-        """What the arrays of a group are, `step` left out."""
+        """The columns of a group, without `step`."""
         names = [name for name in self.names(group) if name != "step"]
         return {name: column_of(self._open(f"{group}/{name}")) for name in names}
 
     @property
     def observe_every(self) -> int | None:
-        """Steps of evaluation from one observation to the next; None where nothing is observed."""
+        """Steps of evaluation between two observations; None if nothing is observed."""
         if not has_group(self._path, OBSERVED):
             return None
         every = self._root[OBSERVED].attrs.get(EVERY)
@@ -49,12 +49,12 @@ class Arrays:
 
     @property
     def planned(self) -> dict[str, int]:
-        """Rows of the two series, and walker snapshots, that there is room for."""
+        """Planned number of rows of the two series, and of walker snapshots."""
         names = {"train": "train/step", "evaluate": "evaluate/step", "snapshots": "walkers/step"}
         return {key: self.length(name) for key, name in names.items()}
 
     def length(self, name: str) -> int:
-        """Rows that an array has room for."""
+        """Planned number of rows of an array."""
         return self._open(name).shape[0]
 
     def read_group(self, group: str, length: int) -> dict[str, np.ndarray]:
@@ -62,7 +62,7 @@ class Arrays:
         return {name: self.read(f"{group}/{name}", length) for name in self.names(group)}
 
     def read(self, name: str, length: int | None = None) -> np.ndarray:
-        """The first rows of an array, or all; StoreError if they can't be read."""
+        """The first `length` rows of an array, or all rows; StoreError if they cannot be read."""
         array = self._open(name)
         length = array.shape[0] if length is None else length
         try:
@@ -78,7 +78,7 @@ class Arrays:
         return values
 
     def write(self, name: str, start: int, values: np.ndarray) -> None:
-        """Put rows into an array, from row `start` on; StoreError if the chunk there is damaged."""
+        """Write rows into an array from row `start` on; StoreError if a chunk there is damaged."""
         try:
             self._open(name)[start : start + len(values)] = values
         except ValueError as error:
@@ -87,7 +87,7 @@ class Arrays:
             raise StoreError(f"{self._path}: cannot commit: {why}") from error
 
     def require_rows(self, name: str, length: int) -> None:
-        """StoreError if files of an array have been lost: Zarr would read NaN in their place."""
+        """StoreError if files of an array are lost: Zarr would read NaN in their place."""
         if missing := missing_rows(self._path, name, length):
             raise StoreError(f"{self._path}: {missing}")
 
@@ -104,7 +104,7 @@ class Arrays:
         return self._opened[name]
 
     def _damage(self, name: str, length: int) -> str | None:
-        """The first chunk with some of the first rows that cannot be read, and what can be done."""
+        """The first damaged chunk among the first rows, with the remedy; None if all are intact."""
         array = self._open(name)
         n_rows = next(iter(array.chunks), length)
         for number, start in enumerate(range(0, length, n_rows)):

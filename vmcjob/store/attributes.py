@@ -1,4 +1,4 @@
-"""The root attributes of a store: whether they are ours, whole, and of the run that is meant."""
+"""The root attributes of a store: created, and checked for origin, integrity and run id."""
 
 import hashlib
 import math
@@ -16,7 +16,7 @@ from vmcjob.store.peek import CURE
 def first_attributes(
     run_id: str, spec_text: str, provenance: Mapping[str, object], ansatz_version: int
 ) -> dict[str, Any]:  # JSON
-    """Those of a store in which nothing is committed yet."""
+    """Root attributes of a new store, in which nothing is committed yet."""
     return {
         "schema_version": SCHEMA_VERSION,
         "run_id": run_id,
@@ -32,10 +32,10 @@ def first_attributes(
 
 
 def check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | None) -> None:
-    """Refuse what is no store of ours, of a newer schema, damaged, or of another run."""
+    """StoreError if a store is foreign, of a newer schema, damaged, or of another run."""
     version = attributes.get("schema_version")
     if not isinstance(version, int) or "run_id" not in attributes:
-        raise StoreError(f"{path}: a Zarr store, but none that vmcjob wrote")
+        raise StoreError(f"{path}: a Zarr store, but not written by vmcjob")
     if version > SCHEMA_VERSION:
         raise StoreError(
             f"{path}: written by a newer vmcjob (schema {version}, this one reads up to "
@@ -50,13 +50,13 @@ def check_attributes(path: Path, attributes: Mapping[str, Any], run_id: str | No
 def check_start(
     path: Path, root: zarr.Group, attributes: Mapping[str, Any]
 ) -> dict[str, Any] | None:  # JSON
-    """Those of the Hartree–Fock start; None where there is none, StoreError if not whole."""
+    """Attributes of the Hartree–Fock start; None without one, StoreError if it is damaged."""
     try:
         group = root.get("hartree_fock")
-    except Exception as error:  # whatever the file holds
+    except Exception as error:  # damaged bytes can raise any error
         raise StoreError(f"{path}: hartree_fock/zarr.json is damaged; {CURE}") from error
     found = {} if group is None else dict(group.attrs)
-    if not found:  # of one that was being written, its attributes are the last
+    if not found:  # attributes are written last; without them the group is unfinished
         if attributes.get(HAS_START):
             raise StoreError(f"{path}: hartree_fock is missing; {CURE}")
         return None
@@ -82,5 +82,5 @@ def _are_intact(attributes: Mapping[str, Any]) -> bool:
 
 
 def sha256(text: str) -> str:
-    """Digest of a text, in hexadecimal."""
+    """SHA-256 of a text, in hexadecimal."""
     return hashlib.sha256(text.encode()).hexdigest()

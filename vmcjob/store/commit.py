@@ -1,4 +1,4 @@
-"""What a commit adds to a store, and which rows of which arrays that means."""
+"""The content of a commit, and the rows of each array that it writes."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,21 +12,21 @@ from vmcjob.store.slot import Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:
-    """What one commit adds: rows of the two series, walker snapshots, and where to go on from."""
+    """The content of one commit: rows of the two series, walker snapshots and the checkpoint."""
 
     checkpoint: Checkpoint
     train: Mapping[str, np.ndarray] | None = None
     evaluate: Mapping[str, np.ndarray] | None = None
-    observed: Mapping[str, np.ndarray] | None = None  # of those steps of evaluation that are due
+    observed: Mapping[str, np.ndarray] | None = None  # at evaluation steps with an observation
     snapshots: Sequence[tuple[int, np.ndarray]] = ()  # (evaluate step, r[walker, electron, 3])
 
 
 def rows_of(
     commit: Commit, arrays: Arrays, n_committed: Mapping[str, int]
 ) -> tuple[dict[str, np.ndarray], dict[str, int]]:
-    """The rows of a commit by the path of their array, and the lengths that they lead to.
+    """The rows of a commit by array path, and the committed lengths after the commit.
 
-    ValueError if they are not those that this store wants after the `n_committed` there are.
+    ValueError if the rows do not continue the `n_committed` rows of this store.
     """
     rows: dict[str, np.ndarray] = {}
     lengths = dict(n_committed)
@@ -54,7 +54,7 @@ def rows_of(
 
 
 def first_row(name: str, arrays: Arrays, n_committed: Mapping[str, int]) -> int:
-    """The row of an array that the next commit begins with."""
+    """The row of an array at which the next commit begins."""
     group = name.split("/")[0]
     if group == OBSERVED:
         return n_committed["evaluate"] // (arrays.observe_every or 1)
@@ -64,8 +64,8 @@ def first_row(name: str, arrays: Arrays, n_committed: Mapping[str, int]) -> int:
 def _by_path(
     group: str, columns: Mapping[str, np.ndarray], arrays: Arrays
 ) -> dict[str, np.ndarray]:
-    """Columns under the paths of their arrays, but those for which this store has none."""
+    """Columns by the path of their array; columns that the store does not have are left out."""
     names = set(arrays.names(group)) - {"step"}
     if missing := names - columns.keys():
-        raise ValueError(f"{group} rows lack {sorted(missing)}, which the store has")
+        raise ValueError(f"{group} rows lack {sorted(missing)}, columns of this store")
     return {f"{group}/{name}": columns[name] for name in columns if name in names}

@@ -1,4 +1,4 @@
-"""A local Zarr store whose writes are whole or absent, also after a power cut."""
+"""A local Zarr store whose writes are complete or absent, also after a power cut."""
 
 import asyncio
 import errno
@@ -11,15 +11,15 @@ from zarr.storage import LocalStore
 
 
 class DurableStore(LocalStore):
-    """Each write is on the disk when it returns, and never seen half done.
+    """A local Zarr store that writes each file atomically and syncs the file to the disk.
 
-    Zarr's own local store renames without syncing, so a power cut could leave an empty file where
-    committed rows were. Unfinished files wait in a folder beside the store, never inside it, where
-    a reader that lists a group would stumble over them.
+    Zarr's own local store renames without syncing. After a power cut, a committed file could be
+    empty. Unfinished files are kept in a folder beside the store, where a reader that lists a group
+    does not see them.
     """
 
     async def set(self, key: str, value: Buffer) -> None:
-        """Write one file without holding up the event loop, so that writes overlap."""
+        """Write one file in a thread, so that several writes overlap."""
         await asyncio.to_thread(self.set_sync, key, value)
 
     def set_sync(self, key: str, value: Buffer) -> None:
@@ -40,25 +40,25 @@ class DurableStore(LocalStore):
         if folder.is_dir():
             return
         if folder != self.root:
-            if not self.root.is_dir():  # a store that someone removed must not return as a ghost
-                raise FileNotFoundError(f"{self.root} has vanished")
+            if not self.root.is_dir():  # do not create a store again that a user has removed
+                raise FileNotFoundError(f"{self.root} was removed")
             self._make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
         sync_folder(folder.parent)
 
 
 def partial_folder(root: Path) -> Path:
-    """Where unfinished files of the store at `root` wait: beside it, so on the same disk."""
+    """The folder for unfinished files of the store at `root`, on the same disk."""
     return root.with_name(f".{root.name}.partial")
 
 
 def remove_abandoned(root: Path) -> None:
-    """Remove what a killed writer left unfinished."""
+    """Remove unfinished files of a killed writer."""
     shutil.rmtree(partial_folder(root), ignore_errors=True)
 
 
 def sync_folder(folder: Path) -> None:
-    """Bring a folder's entries, and so the renames in it, to the disk."""
+    """Sync a folder's entries to the disk, including renames."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

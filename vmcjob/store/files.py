@@ -1,7 +1,7 @@
-"""The files of a store by their names in it: in its directory, or in the archive in its place.
+"""The files of a store by name, from its directory or from its archive.
 
-An archive is a zip file beside where the directory was, with the same files under the same names,
-as Zarr reads them. Where there are both, the directory counts.
+An archive is a zip file beside the directory, with the same files and names, readable by Zarr. If
+both exist, the directory is used.
 """
 
 import os
@@ -9,44 +9,44 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Protocol
 
-MAX_BYTES = 2**24  # bytes of a file of metadata; ours have a few thousand
+MAX_BYTES = 2**24  # bytes of a metadata file; real ones have a few thousand
 
 
 def archive_of(store: Path) -> Path:
-    """Where the archive of a store is."""
+    """Path of the archive of a store."""
     return store.with_name(f"{store.name}.zip")
 
 
 def is_archived(store: Path) -> bool:
-    """Whether a store has but its archive."""
+    """Whether a store has an archive and no directory."""
     return not os.path.isdir(store) and os.path.isfile(
         archive_of(store)
     )  # no error without permission
 
 
 class Files(Protocol):
-    """The files of a store; names have slashes between folders."""
+    """The files of a store; names use slashes between folders."""
 
     def read(self, name: str) -> bytes | None:
-        """A small file; None where it is missing, not readable or could make a reader wait."""
+        """Content of a small file; None if it is missing, unreadable, or could block."""
         ...
 
     def names(self, folder: str) -> set[str]:
-        """What is in a folder, files and folders."""
+        """Names of the files and folders in a folder."""
         ...
 
     def has(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Whether a file exists."""
         ...
 
 
 def files_of(store: Path) -> Files:
-    """The files of a store, wherever they are."""
+    """The files of a store, from its directory or archive."""
     return _Archive(archive_of(store)) if is_archived(store) else _Directory(store)
 
 
 class _Directory:
-    """Files on the disk."""
+    """The files of a directory on the disk."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -71,14 +71,14 @@ class _Directory:
 
 
 class _Archive:
-    """Files in a zip file, which is closed between two questions."""
+    """The files of a zip file, which is opened and closed for each access."""
 
     def __init__(self, path: Path) -> None:
         from zipfile import BadZipFile, ZipFile
 
         self._path = path
         self._sizes: dict[str, int] = {}
-        # One that cannot be read is as a directory without files.
+        # Treat an unreadable archive like a directory without files.
         with suppress(OSError, ValueError, BadZipFile), ZipFile(path) as archive:
             self._sizes = {info.filename: info.file_size for info in archive.infolist()}
 

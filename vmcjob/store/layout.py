@@ -1,4 +1,4 @@
-"""The schema of a run's store: which arrays there are, their units, shapes and chunks."""
+"""The schema of a run's store: its arrays with their units, shapes and chunks."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,10 +12,10 @@ from vmcjob.columns import Column
 
 SCHEMA_VERSION = 1
 
-# The two series of a run; what else it does on the way is not recorded step by step.
+# The two series of a run; other phases are not recorded step by step.
 Phase = Literal["train", "evaluate"]
 
-# What every new store has of each series; `step` comes on top as the coordinate of every group.
+# Columns of each series in every new store. `step`, the coordinate of every group, is added.
 SERIES: Mapping[Phase, Mapping[str, Column]] = {
     "train": {
         "energy": Column("hartree", "mean local energy of the walkers"),
@@ -42,16 +42,17 @@ SERIES: Mapping[Phase, Mapping[str, Column]] = {
         "wall_time": Column("s", "wall time of the run up to this step"),
     },
 }
-# Columns that no step can be without: finite in every row that was ever committed.
+# Columns that every step has: finite in every committed row.
 ALWAYS_FINITE = ("step", "energy", "variance", "acceptance", "wall_time")
 UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_time": "s"}
 
-# The group of what is measured now and then in evaluation; its rows are those of every n-th step.
+# The group of observables, which are measured at every n-th step of evaluation.
 OBSERVED = "observe"
-EVERY = "every"  # its attribute: n
+EVERY = "every"  # attribute of the group: n
 
-# 32 metadata files, 22 series of 6 files, 30 observables of 3, 2 sets of orbitals, the snapshots
-# and 2 x 16 checkpoint chunks: below 330 for all observables at any length, below 300 for most.
+# Limits of chunks per array. 32 metadata files, 22 series of 6 files, 30 observables of 3, 2 sets
+# of orbitals, the snapshots and 2 x 16 checkpoint chunks make fewer than 330 files with all
+# observables at any length, and fewer than 300 files for most runs.
 MAX_SERIES_CHUNKS = 5
 MAX_OBSERVED_CHUNKS = 2
 MAX_SNAPSHOT_CHUNKS = 40
@@ -68,29 +69,29 @@ class Layout:
     n_walkers: int
     n_electrons: int
     n_snapshots: int
-    dtype: str = "float32"  # of the walkers in snapshots
-    more_train: Mapping[str, Column] = field(default_factory=dict)  # what an optimizer tells
-    observed: Mapping[str, Column] = field(default_factory=dict)  # what is measured now and then
+    dtype: str = "float32"  # of walkers in snapshots
+    more_train: Mapping[str, Column] = field(default_factory=dict)  # the optimizer's own columns
+    observed: Mapping[str, Column] = field(default_factory=dict)  # columns of observables
     observe_every: int = 1  # in steps of evaluation
 
     def columns(self, phase: Phase) -> dict[str, Column]:
-        """All of a series but its steps."""
+        """All columns of a series except `step`."""
         return dict(SERIES[phase]) | (dict(self.more_train) if phase == "train" else {})
 
 
 HAS_START = "has_hartree_fock"
-"""The attribute of a store that has a Hartree–Fock start; older ones do not have it."""
+"""Attribute of a store with a Hartree–Fock start; older stores do not have the attribute."""
 
 
 class HartreeFockRecord(NamedTuple):
-    """Where a run started: "energy" in hartree, "basis" and "method"; coefficients by spin."""
+    """A Hartree–Fock start: attributes "energy" (hartree), "basis", "method"; orbitals by spin."""
 
     attributes: Mapping[str, Any]  # JSON
     orbitals: Mapping[str, np.ndarray]  # "up" and "down": ([determinant,] basis function, orbital)
 
 
 def build(root: zarr.Group, layout: Layout) -> None:
-    """Create every group and array in an empty store, with the steps already written."""
+    """Create all groups and arrays in an empty store; the steps are already written."""
     lengths: dict[Phase, int] = {"train": layout.n_train, "evaluate": layout.n_evaluate}
     for phase, length in lengths.items():
         root.create_group(phase)
@@ -108,9 +109,9 @@ def build(root: zarr.Group, layout: Layout) -> None:
 def build_orbitals(
     root: zarr.Group, attributes: Mapping[str, object], orbitals: Mapping[str, np.ndarray]
 ) -> None:
-    """Create the group of the Hartree–Fock start, or what a dead writer left out of it.
+    """Create the group of the Hartree–Fock start, or complete one of a killed writer.
 
-    Its arrays never change. Its attributes are the last that it gets: before, it does not count.
+    Its arrays never change. Its attributes are written last; without them the group does not count.
     """
     group = root.require_group("hartree_fock")
     for spin, coefficients in orbitals.items():
@@ -134,7 +135,7 @@ def build_orbitals(
 
 
 def array_at(root: zarr.Group, name: str) -> zarr.Array:
-    """The array `name`; a `KeyError` where there is none."""
+    """The array `name`; KeyError if it does not exist."""
     node = root[name]
     if not isinstance(node, zarr.Array):
         raise KeyError(f"{name} is not an array")
@@ -162,7 +163,7 @@ def _build_series(
     )
     step[:] = steps
     for name, column in columns.items():
-        # Large rows need no more than the others' bytes to fill a chunk.
+        # A chunk of large rows needs no more bytes than a chunk of the other columns.
         rows = -(-MIN_SERIES_CHUNK // max(1, int(np.prod(column.shape))))
         own = _chunk_length(length, max_chunks, at_least=rows) if column.axes else chunk
         root.create_array(
@@ -179,13 +180,13 @@ def _build_series(
 
 
 def column_of(array: zarr.Array) -> Column:
-    """What an array of a series is, by what it says of itself."""
+    """The column of an array, from the array's attributes."""
     names = tuple(str(name) for name in array.metadata.dimension_names or ())[1:]  # pyright: ignore[reportAttributeAccessIssue] -- Zarr 3 has them
     return Column.from_attributes(dict(array.attrs), names, array.shape[1:])
 
 
 def common_length(group: str, rows: Mapping[str, np.ndarray]) -> int:
-    """Of all columns of some rows of a series; ValueError if they differ."""
+    """The common length of all columns of a series; ValueError if they differ."""
     lengths = {len(values) for values in rows.values()}
     if len(lengths) > 1:
         raise ValueError(f"{group} columns have different lengths {sorted(lengths)}")

@@ -1,4 +1,4 @@
-"""The store of a run that goes on from another: the same calculation with a longer evaluation."""
+"""Make the store of a run that continues another run with a longer evaluation."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -22,18 +22,19 @@ def extend(
     n_evaluate: int,
     n_snapshots: int,
 ) -> str | None:
-    """Make a store at `path` with all that the shorter run has, to go on from its checkpoint.
+    """Make a store at `path` with all results of the shorter run, to go on from its checkpoint.
 
-    A longer run's own store would hold the same at this point, but for the provenance, which names
-    the shorter run under "continues", and for the snapshots: `n_snapshots` will join those there.
-    Returns what to know if the checkpoint is not the newest. Raises StoreError if the shorter run
-    has no checkpoint, or has lost rows.
+    It equals the store of a long run at this point, with two differences. The provenance names the
+    shorter run under "continues", and `n_snapshots` further snapshots are added to the copied ones.
+
+    Returns a warning if the checkpoint is not the newest. Raises StoreError if the shorter run has
+    no checkpoint or has lost rows.
     """
     restored = shorter.checkpoint()
     if restored is None:
-        raise StoreError(f"{shorter.path}: there is no checkpoint to go on from")
+        raise StoreError(f"{shorter.path}: there is no checkpoint to continue from")
     checkpoint = restored.checkpoint
-    if shorter.n_planned["evaluate"] == 0:  # nobody has equilibrated the walkers yet
+    if shorter.n_planned["evaluate"] == 0:  # the walkers are not equilibrated yet
         checkpoint = replace(checkpoint, phase="train", step=shorter.n_due["train"])
     train, evaluate = _rows(shorter, "train"), _rows(shorter, "evaluate")
     steps, r = shorter.snapshots()
@@ -60,7 +61,7 @@ def extend(
 
 
 def _past(store: RunStore) -> dict[str, Any]:  # JSON
-    """What a longer run says of the run that it goes on from."""
+    """The record of the shorter run in the provenance of the longer run."""
     n_committed = store.n_committed
     return {
         "run_id": store.attrs["run_id"],
@@ -70,7 +71,7 @@ def _past(store: RunStore) -> dict[str, Any]:  # JSON
 
 
 def _copy_records(shorter: RunStore, store: RunStore) -> None:
-    """How the training ended, which parameters were chosen, and what had to be rolled back."""
+    """Copy the end of the training, the choice of parameters and the rollbacks."""
     for name in (LEVEL, "evaluated"):
         if name in shorter.attrs:
             store.record(name, shorter.attrs[name])
@@ -79,7 +80,7 @@ def _copy_records(shorter: RunStore, store: RunStore) -> None:
 
 
 def _layout(store: RunStore, r: np.ndarray, n_evaluate: int, n_snapshots: int) -> Layout:
-    """That of a store with a longer evaluation; `r` are its snapshots so far."""
+    """The layout of a store with a longer evaluation; `r` has the snapshots so far."""
     train = store.columns("train")
     return Layout(
         n_train=store.n_planned["train"],
@@ -95,12 +96,12 @@ def _layout(store: RunStore, r: np.ndarray, n_evaluate: int, n_snapshots: int) -
 
 
 def _rows(store: RunStore, phase: Phase) -> dict[str, np.ndarray]:
-    """The committed rows of one series as a commit takes them; StoreError if some are lost."""
+    """The committed rows of one series, as input of a commit; StoreError if rows are lost."""
     series = store.series(phase)
-    nothing = np.full(len(series["step"]), np.nan)  # in a column that came later
+    nothing = np.full(len(series["step"]), np.nan)  # for a column that older stores do not have
     names = dict.fromkeys([*SERIES[phase], *series])
     rows = {name: series.get(name, nothing) for name in names if name != "step"}
     for name in ALWAYS_FINITE:
-        if np.isnan(series[name]).any():  # as Zarr reads a chunk that is not there
+        if np.isnan(series[name]).any():  # Zarr reads a missing chunk as NaN
             raise StoreError(f"{store.path}: {phase}/{name} has lost rows")
     return rows

@@ -1,6 +1,6 @@
-"""A store as its files lie on the disk, read without Zarr: what it says, and what is missing.
+"""Read a store's files without Zarr: attributes, lengths, and missing rows.
 
-Zarr reads a chunk that is not there as fill values, as if nothing had happened.
+Zarr itself reads a missing chunk as fill values, without an error.
 """
 
 import json
@@ -14,19 +14,19 @@ from vmcjob.store.files import Files, archive_of, files_of, is_archived
 
 METADATA = "zarr.json"
 TARGET = "target"
-"""The attribute that says how an evaluation ended that was to reach a target error."""
+"""Attribute: how an evaluation with a target error ended."""
 LEVEL = "level"
-"""The one that says how a training ended that was to come to rest."""
+"""Attribute: how a training with `until = "level"` ended."""
 CURE = "restore them from a copy, or begin the run anew with vmcjob rerun"
 
 
 def exists(store: Path) -> bool:
-    """Whether there is a store, in a directory or archived, of whatever content."""
+    """Whether there is a store, as directory or archive, even if damaged."""
     return store.exists() or is_archived(store)
 
 
 def attributes(store: Path) -> dict[str, Any] | None:
-    """What a store says of itself; None where it has no root that can be read."""
+    """The root attributes of a store; None if the root cannot be read."""
     root = _read_metadata(files_of(store), "")
     if root is None:
         return None
@@ -35,7 +35,7 @@ def attributes(store: Path) -> dict[str, Any] | None:
 
 
 def ended_early(attributes: Mapping[str, Any]) -> dict[str, int]:
-    """The lengths of series that ended when they had what was asked for; {} of all others."""
+    """The lengths of series that reached their target before the planned end; may be empty."""
     lengths: dict[str, int] = {}
     for series, name, key in (("train", LEVEL, "steps"), ("evaluate", TARGET, "step")):
         found = attributes.get(name)
@@ -46,25 +46,25 @@ def ended_early(attributes: Mapping[str, Any]) -> dict[str, int]:
 
 
 def arrays_in(store: Path, group: str) -> list[str]:
-    """The names of the arrays of a group."""
+    """The names of the arrays in a group."""
     files = files_of(store)
     names = sorted(files.names(group))
     return [name for name in names if files.has(f"{group}/{name}/{METADATA}")]
 
 
 def has_group(store: Path, group: str) -> bool:
-    """Whether a store has a group of that name."""
+    """Whether a store has this group."""
     return files_of(store).has(f"{group}/{METADATA}")
 
 
 def n_rows(store: Path, name: str) -> int | None:
-    """Length of an array of a store; None where its metadata cannot be read."""
+    """Length of an array of a store; None if its metadata cannot be read."""
     found = _lengths(files_of(store), name)
     return None if found is None else found[0]
 
 
 def copy_start(store: Path, target: Path) -> None:
-    """Copy what a run can begin with: all but the snapshots, which are most of the bytes."""
+    """Copy a store as the start of another run, without snapshots, which are most of the bytes."""
     if is_archived(store):
         from zipfile import ZipFile
 
@@ -80,9 +80,10 @@ def copy_start(store: Path, target: Path) -> None:
 
 
 def missing_rows(store: Path, name: str, n_committed: int) -> str | None:
-    """What is missing of the committed rows of an array whose rows are never all fill values.
+    """The lost rows of an array, in words and with the remedy; None if no row is lost.
 
-    None if nothing is; else a sentence with what can be done.
+    Only for arrays whose committed chunks are never all fill values: Zarr does not write such
+    chunks.
     """
     if n_committed == 0:
         return None
@@ -101,7 +102,7 @@ def missing_rows(store: Path, name: str, n_committed: int) -> str | None:
 
 
 def _lengths(files: Files, name: str) -> tuple[int, int] | None:
-    """Rows of an array, and of each of its chunks."""
+    """Number of rows of an array, and of each of its chunks."""
     found = _read_metadata(files, f"{name}/")
     try:
         grid = found["chunk_grid"]["configuration"]["chunk_shape"] if found else []
@@ -111,7 +112,7 @@ def _lengths(files: Files, name: str) -> tuple[int, int] | None:
 
 
 def _read_metadata(files: Files, folder: str) -> dict[str, Any] | None:
-    """The JSON of a group or an array, whose folder ends with a slash."""
+    """The JSON metadata of a group or array; the name of its folder ends with a slash."""
     content = files.read(folder + METADATA)
     try:
         found = None if content is None else json.loads(content)

@@ -1,8 +1,8 @@
-"""The store of one run: create, open, commit, read; and the order of writing that keeps it whole.
+"""The store of one run: create, open, commit, read. The order of writing keeps it consistent.
 
-A commit writes the new rows, then the checkpoint slot that is not in use, then in one atomic
-replacement the root attributes `n_committed` and `active_slot`. Before that last step a reader sees
-nothing of it; after it, all. A crash anywhere leaves the previous commit.
+A commit writes the new rows, then the unused checkpoint slot, and last the root attributes
+`n_committed` and `active_slot` in one atomic replacement. Before this last step a reader sees
+nothing of the commit, afterwards all of it. A crash at any point leaves the previous commit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -33,21 +33,21 @@ from vmcjob.store.peek import ended_early, exists
 from vmcjob.store.place import place_of
 from vmcjob.store.slot import Checkpoint, SlotContent, SlotDamageError, Slots
 
-# Threads that write at once: they wait for the disk, not for the processor.
+# Threads that write in parallel: they wait for the disk, not for the processor.
 WRITERS = 8
 
 
 class Restored(NamedTuple):
-    """A verified checkpoint, and what the user should know if it is not the newest."""
+    """A verified checkpoint, and a warning for the user if it is not the newest."""
 
     checkpoint: Checkpoint
     warning: str | None
 
 
 class RunStore:
-    """A run's Zarr store. One process appends; any number read what was committed when they opened.
+    """A run's Zarr store. One process appends; readers see the state at the time they opened it.
 
-    Rows that a commit adds follow directly after those of the checkpoint it goes on from.
+    The rows of a commit follow directly after those of the checkpoint that the run continued from.
     """
 
     def __init__(self, root: zarr.Group, path: Path) -> None:
@@ -76,13 +76,13 @@ class RunStore:
         hartree_fock: HartreeFockRecord | None = None,
         ansatz_version: int = 1,
     ) -> Self:
-        """Make an empty store that appears at `path` whole or not at all, open for appending."""
+        """Make an empty store, open for appending; it appears at `path` complete or not at all."""
         attributes = first_attributes(run_id, spec_text, provenance, ansatz_version)
         try:
             if exists(path):
                 raise StoreError(f"{path}: exists already; a store is never overwritten")
             remove_abandoned(path)
-            # In a folder of its own: threads of a writer that failed here may still be writing.
+            # A new folder, because threads of a failed writer may still be writing.
             unfinished = partial_folder(path) / uuid4().hex / path.name
             unfinished.mkdir(parents=True)
             files = DurableStore(unfinished)
@@ -99,10 +99,10 @@ class RunStore:
 
     @classmethod
     def open(cls, path: Path, mode: Literal["r", "a"] = "r", *, run_id: str | None = None) -> Self:
-        """Open a store; with mode "a" its one writer also sweeps what a killed writer left.
+        """Open a store; with mode "a", also remove unfinished files of a killed writer.
 
         Args:
-            path: the store's directory, or where it was before it was archived.
+            path: the store's directory, or its former place if the store is archived.
             mode: "r" to read, "a" to append.
             run_id: refuse a store that belongs to another run.
         """
@@ -111,7 +111,7 @@ class RunStore:
             root = zarr.open_group(
                 files, mode="r+" if mode == "a" else "r", zarr_format=3, use_consolidated=False
             )
-        except Exception as error:  # whatever the file holds, it is no Zarr group
+        except Exception as error:  # any error means that this is no Zarr group
             raise StoreError(f"{path}: not a readable Zarr store: {error}") from error
         check_attributes(path, dict(root.attrs), run_id)
         if mode == "a":
@@ -120,7 +120,7 @@ class RunStore:
 
     @property
     def attrs(self) -> dict[str, Any]:  # JSON
-        """The root attributes: whose store this is, its spec and provenance, what is committed."""
+        """The root attributes: run id, spec, provenance, and committed state."""
         state = {
             "n_committed": self.n_committed,
             "active_slot": self._active_slot,
@@ -130,31 +130,31 @@ class RunStore:
 
     @property
     def n_committed(self) -> dict[str, int]:
-        """Rows of "train" and "evaluate", and walker "snapshots", that count."""
+        """Committed rows of "train" and "evaluate", and committed walker "snapshots"."""
         return dict(self._n_committed)
 
     @property
     def n_planned(self) -> dict[str, int]:
-        """Rows of "train" and "evaluate", and walker "snapshots", of the whole run."""
+        """Planned rows of "train" and "evaluate", and planned walker "snapshots"."""
         return self._arrays.planned
 
     @property
     def n_due(self) -> dict[str, int]:
-        """The rows that the run is complete with: fewer evaluation steps than planned may do."""
+        """The rows of the complete run; fewer than planned if a target was reached earlier."""
         return self.n_planned | ended_early(self._attributes)
 
     @property
     def is_complete(self) -> bool:
-        """Whether the evaluation has all rows that are due, from an array that is read anyway."""
+        """Whether the evaluation is complete; reads an array that is needed anyway."""
         early = ended_early(self._attributes).get("evaluate")
         due = self._arrays.length("evaluate/energy") if early is None else early
         return self._n_committed["evaluate"] >= due
 
     @property
     def snapshot_steps(self) -> set[int]:
-        """Evaluation steps whose walkers are kept: evenly spread, the last one included.
+        """Evaluation steps whose walkers are kept: evenly spread, the last step included.
 
-        Of a run that goes on from another, those that are left to do: it has the other's snapshots.
+        If the run continues another, only the later steps: the other run's snapshots are copied.
         """
         past = self._attributes["provenance"].get("continues", {"step": 0, "snapshots": 0})
         n_steps = self.n_planned["evaluate"] - past["step"]
@@ -164,7 +164,8 @@ class RunStore:
     def series(self, phase: Phase, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """The committed rows of one series, `step` included; StoreError if some are missing.
 
-        All columns that the store has, for those of before lack some; or those named that it has.
+        By default all columns of the store (older stores lack some), else those of `names` that
+        exist.
         """
         length, there = self._n_committed[phase], self._arrays.names(phase)
         wanted = [name for name in names if name in there]
@@ -175,16 +176,16 @@ class RunStore:
         return self._arrays.read_group(phase, length)
 
     def columns(self, group: str) -> dict[str, Column]:
-        """What the columns of a series are, `step` left out, or of what is "observe"d."""
+        """The columns of a series, or of the group "observe", without `step`."""
         return self._arrays.columns(group)
 
     @property
     def observe_every(self) -> int | None:
-        """Steps of evaluation from one observation to the next; None where nothing is observed."""
+        """Steps of evaluation between two observations; None if nothing is observed."""
         return self._arrays.observe_every
 
     def observed(self) -> dict[str, np.ndarray]:
-        """The committed rows of what is measured now and then, `step` included; {} for nothing."""
+        """The committed rows of all observables, `step` included; {} if nothing is observed."""
         every = self.observe_every
         if every is None:
             return {}
@@ -194,31 +195,31 @@ class RunStore:
         return self._arrays.read_group(OBSERVED, length)
 
     def snapshots(self) -> tuple[np.ndarray, np.ndarray]:
-        """The evaluate step and the walkers (snapshot, walker, electron, xyz) of each snapshot."""
+        """Evaluation steps and walkers (snapshot, walker, electron, xyz) of all snapshots."""
         length = self._n_committed["snapshots"]
         self._arrays.require_rows("walkers/r", length)
         return self._arrays.read("walkers/step", length), self._arrays.read("walkers/r", length)
 
     def hartree_fock(self) -> HartreeFockRecord | None:
-        """Where the run started, or what it is compared with; None where there is neither."""
+        """The Hartree–Fock solution to start from or to compare with; None without one."""
         found = check_start(self.path, self._root, self.attrs)
         spins = ("up", "down") if found else ()
         orbitals = {spin: self._arrays.read(f"hartree_fock/{spin}") for spin in spins}
         return HartreeFockRecord(found, orbitals) if found else None
 
     def record_hartree_fock(self, record: HartreeFockRecord) -> None:
-        """Add what a run that did not begin with Hartree–Fock is compared with; whole or not."""
+        """Add, atomically, the Hartree–Fock solution with which the run is compared."""
         try:
             build_orbitals(self._root, *record)
         except OSError as error:
             raise StoreError(f"{self.path}: cannot record hartree_fock: {error}") from error
 
     def checkpoint(self) -> Restored | None:
-        """The newest checkpoint that is intact; None where none was ever committed.
+        """The newest intact checkpoint; None if none was ever committed.
 
-        When the newest is damaged, the one in the other slot is returned with a warning, and the
-        store goes on from there: `n_committed` becomes what it was at that checkpoint. With both
-        damaged it is an error, for to start afresh would bury the run.
+        If the newest one is damaged, the other slot is returned with a warning, and `n_committed`
+        is set to its value at that checkpoint. If both are damaged, StoreError: a new start would
+        hide the run.
         """
         if self._active_slot is None:
             return None
@@ -249,17 +250,17 @@ class RunStore:
 
     @property
     def rollbacks(self) -> tuple[Mapping[str, Any], ...]:  # JSON
-        """What has sent the run back to its last commit, in its order."""
+        """The records of all rollbacks, in order."""
         return self._rollbacks
 
     def record_rollback(self, record: Mapping[str, Any]) -> None:
-        """Add a JSON object to `rollbacks`; atomic, and on the disk when it returns."""
+        """Add a JSON object to `rollbacks`, atomically and synced to the disk."""
         rollbacks = [*self._rollbacks, dict(record)]
         self.record("rollbacks", rollbacks)
         self._rollbacks = tuple(rollbacks)
 
     def record(self, name: str, value: Any) -> None:  # JSON
-        """Keep something about the run as an attribute of its own."""
+        """Store a value about the run as a root attribute."""
         try:
             self._root.update_attributes({name: value})
         except OSError as error:
@@ -267,7 +268,7 @@ class RunStore:
         self._attributes[name] = value
 
     def commit(self, commit: Commit) -> None:
-        """Add rows and a checkpoint; all of it counts from the moment this returns, or none."""
+        """Add rows and a checkpoint, all or nothing; committed when this function returns."""
         before = self._n_committed
         rows, n_committed = rows_of(commit, self._arrays, before)
         slot = 0 if self._active_slot is None else 1 - self._active_slot
@@ -278,7 +279,7 @@ class RunStore:
                 )
                 for name, values in rows.items()
             ]
-            wait(futures)  # all of them, so that nothing still writes after a failure
+            wait(futures)  # wait for all, so that no thread still writes after a failure
             for future in futures:
                 future.result()
             self._slots.write(slot, SlotContent(commit.checkpoint, n_committed))

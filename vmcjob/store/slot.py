@@ -1,4 +1,4 @@
-"""The checkpoint slots: many named arrays in one buffer, each with its own checksum."""
+"""The two checkpoint slots: named arrays in one buffer, each with a checksum."""
 
 import hashlib
 import json
@@ -12,17 +12,17 @@ import zarr
 
 from vmcjob.store.layout import array_at
 
-# Up to this size a checkpoint is one file; beyond, at most MAX_CHUNKS files.
+# Up to this size a checkpoint is one file; above, it has at most MAX_CHUNKS files.
 CHUNK_BYTES = 64 * 2**20
 MAX_CHUNKS = 16
 
-# A JSON object read from a file that may be damaged: nothing is known about its values.
+# A JSON object from a file that may be damaged, so its values have unknown types.
 Record = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """All that a run needs to go on: the phase, the steps done in it, and flat named arrays."""
+    """The state from which a run continues: phase, steps done in this phase, and named arrays."""
 
     phase: str
     step: int
@@ -30,25 +30,25 @@ class Checkpoint:
 
 
 class SlotContent(NamedTuple):
-    """A checkpoint, and the series lengths that belong to it."""
+    """A checkpoint and the committed lengths of the series."""
 
     checkpoint: Checkpoint
     n_committed: dict[str, int]
 
 
 class SlotDamageError(Exception):
-    """A slot does not hold what its checksums promise; the store decides what follows."""
+    """The content of a slot does not match its checksums; the store decides what to do."""
 
 
 class Slots:
-    """The two checkpoint slots of a store; while one is written, the other stays as it is."""
+    """The two checkpoint slots of a store; writing one leaves the other unchanged."""
 
     def __init__(self, root: zarr.Group) -> None:
         self._root = root
         self._buffers: dict[int, zarr.Array] = {}  # as last written by this process
 
     def write(self, number: int, content: SlotContent) -> None:
-        """Fill slot `number`: the buffer first, then the record that vouches for it."""
+        """Fill slot `number`: first the buffer, then the record with its checksums."""
         data, index = _pack(content.checkpoint.arrays)
         buffer = self._buffer(number, data.size)
         if data.size:
@@ -62,7 +62,7 @@ class Slots:
         buffer.update_attributes({"record": record, "sha256": _digest_of_record(record)})
 
     def read(self, number: int) -> SlotContent:
-        """All of slot `number`, every byte verified, or a `SlotDamageError`."""
+        """Content of slot `number` with every byte verified, else `SlotDamageError`."""
         with _damage_reported():
             buffer = array_at(self._root, _name(number))
             record = _verified_record(buffer)
@@ -75,7 +75,7 @@ class Slots:
             return SlotContent(checkpoint, dict(record["n_committed"]))
 
     def read_array(self, number: int, name: str) -> np.ndarray | None:
-        """One array of slot `number`, read and verified alone; None where it has no such array."""
+        """One array of slot `number`, read and verified alone; None if the slot lacks it."""
         with _damage_reported():
             buffer = array_at(self._root, _name(number))
             for entry in _verified_record(buffer)["arrays"]:
@@ -85,7 +85,7 @@ class Slots:
             return None
 
     def _buffer(self, number: int, nbytes: int) -> zarr.Array:
-        """The array behind slot `number`, made anew when the checkpoint has another size."""
+        """The array of slot `number`, created again if the checkpoint has another size."""
         buffer = self._buffers.get(number)
         if buffer is None or buffer.shape != (nbytes,):
             buffer = self._root.create_array(
@@ -108,7 +108,7 @@ def _name(number: int) -> str:
 
 @contextmanager
 def _damage_reported() -> Iterator[None]:
-    """Turn whatever damaged bytes do to the decoder into a `SlotDamageError`."""
+    """Turn all errors from damaged bytes into a `SlotDamageError`."""
     try:
         yield
     except SlotDamageError:
@@ -120,7 +120,7 @@ def _damage_reported() -> Iterator[None]:
 
 
 def _pack(arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[Record]]:
-    """The arrays' bytes end to end, and the index that finds them again."""
+    """The bytes of all arrays in one buffer, and an index of their places."""
     index: list[Record] = []
     parts: list[np.ndarray] = []
     offset = 0
@@ -144,7 +144,7 @@ def _pack(arrays: Mapping[str, np.ndarray]) -> tuple[np.ndarray, list[Record]]:
 
 
 def _unpack(entry: Record, data: np.ndarray) -> np.ndarray:
-    """The array that `entry` describes, from its bytes; a copy, so it owns aligned memory."""
+    """The array that `entry` describes, from its bytes; a copy, so that its memory is aligned."""
     if hashlib.sha256(data.data).hexdigest() != entry["sha256"]:
         raise SlotDamageError(f"the checksum of {entry['name']} does not match")
     return np.frombuffer(data.tobytes(), dtype=entry["dtype"]).reshape(entry["shape"]).copy()
