@@ -268,7 +268,8 @@ def test_a_directory_that_is_not_equal_to_its_archive_stays_and_is_named(shell):
     for option, is_there in (("-n", True), ("--json", False)):
         done = shell.run("prune", "--archived", option)
         assert done.returncode == 1
-        assert f"{archive_of(differs.store_path)}: differs from run.zarr in its list of files" in done.stderr
+        archive = archive_of(differs.store_path)
+        assert f"{archive}: differs from run.zarr in its list of files" in done.stderr
         assert f"copy  {equal.path.name}" in done.stdout or option == "--json"
         assert equal.store_path.is_dir() is is_there
     assert differs.store_path.is_dir()

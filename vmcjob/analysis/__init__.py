@@ -1,4 +1,4 @@
-"""Runs in a notebook: labelled data, tables, and wave functions that can be asked further.
+"""Runs in a notebook: labelled data, tables of energies, and trained wave functions.
 
 Nothing here writes to a run.
 """

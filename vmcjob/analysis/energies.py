@@ -1,4 +1,4 @@
-"""The table of energies of runs that are chosen as on the command line."""
+"""The table of energies, for runs that are selected as on the command line."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,17 +21,18 @@ def aggregate(
     processes: int = 1,
     one_slope: bool = False,
 ) -> Table:
-    """Energies of finished runs with error bars, pooled over seeds; the table of `aggregate`.
+    """Energies of finished runs with error bars, pooled over seeds, as in `vmcjob aggregate`.
 
     Args:
         selectors: run ids or their beginnings, names of specs, run directories, globs or "@last";
-            all runs without.
+            by
+            default all runs.
         runs: the root of the run directories.
-        by: a key that tells rows apart, as in `table_of`.
-        processes: how many read stores at once, where it takes more than two seconds.
-        one_slope: extrapolate all runs of a sweep by one slope.
+        by: a key that separates rows, see `table_of`.
+        processes: number of processes that read stores, if reading takes more than two seconds.
+        one_slope: extrapolate all runs of a sweep with one slope.
 
-    Raises NotFoundError where there is no such run, RunDirError where a run's record is damaged.
+    Raises NotFoundError if there is no such run, RunDirError if a run's record is damaged.
     """
     root = Path(runs)
     if not root.is_dir():
@@ -48,9 +49,9 @@ def table_of(
 ) -> Table:
     """The table of energies of runs whose states are known.
 
-    With `by`, "seed", a variable of a sweep or a key of the spec, like "optimizer.kind", every
-    value of it has rows of its own, in their order; it becomes a column. What is not the same
-    calculation is never pooled anyway. Raises UsageError where no run has the key.
+    `by` is "seed", a variable of a sweep, or a key of the spec such as "optimizer.kind". Each value
+    of it gets its own rows and is shown in a column. Different calculations are never pooled, with
+    or without `by`. Raises UsageError if no run has the key.
     """
     results = [
         RunResult(
@@ -69,7 +70,7 @@ def table_of(
 
 
 def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:
-    """The same with a key among their coordinates, the first."""
+    """The results with the key `by` as their first coordinate."""
     known = [{"seed": one.seed} | dict(one.method) | dict(one.point) for one in results]
     if known and not any(by in facts for facts in known):
         examples = ", ".join(dict.fromkeys(key for facts in known for key in facts))
@@ -83,7 +84,7 @@ def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:
 
 
 def _read_facts(run: RunDir) -> dict[str, Any]:
-    """What the run's spec says beside its numbers: the energy to compare with, and the method."""
+    """Facts from the run's spec: reference energy, method and number of walkers."""
     try:
         spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     except VmcJobError:

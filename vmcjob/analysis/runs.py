@@ -1,4 +1,4 @@
-"""One run as a notebook has it: its series as labelled datasets, its energy, its wave function."""
+"""One run in a notebook: its series as labelled datasets, its energy, its wave function."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -20,18 +20,18 @@ if TYPE_CHECKING:
 
 
 def open_run(path: str | Path) -> "Run":
-    """A run by its directory, live, finished or archived; what was committed by now.
+    """Open a run by its directory, whether live, finished or archived; shows the committed state.
 
-    Raises NotFoundError where there is no run, StoreError where it has no results yet.
+    Raises NotFoundError if there is no run, StoreError if it has no results yet.
     """
     run = RunDir.open(Path(path))
     return Run(run, RunStore.open(run.store_path, run_id=run.read_record().run_id))
 
 
 def open_runs(pattern: str | Path = "runs/*") -> "list[Run]":
-    """All runs whose directories match a glob and which have results, by name.
+    """Open all runs with results whose directories match a glob, sorted by name.
 
-    Raises NotFoundError where there is none.
+    Raises NotFoundError if no run with results matches.
     """
     found = [Path(name) for name in sorted(glob(str(pattern))) if RunDir(Path(name)).exists]
     runs = [open_run(path) for path in found if RunDir(path).has_results]
@@ -41,7 +41,7 @@ def open_runs(pattern: str | Path = "runs/*") -> "list[Run]":
 
 
 class Run:
-    """What one run has computed. Datasets are read when first asked for, and then kept."""
+    """The results of one run. Datasets are read on first use and then kept."""
 
     def __init__(self, directory: RunDir, store: RunStore) -> None:
         """Use `open_run`."""
@@ -53,22 +53,22 @@ class Run:
 
     @property
     def path(self) -> Path:
-        """Its directory."""
+        """The run directory."""
         return self._directory.path
 
     @property
     def run_id(self) -> str:
-        """Its name and the hash of all that decides its numbers."""
+        """The run id: name and hash of all input that decides the numbers."""
         return self._store.attrs["run_id"]
 
     @cached_property
     def spec(self) -> JobSpec:
-        """The resolved spec, every key with its value."""
+        """The resolved spec with the values of all keys."""
         return load_resolved(self._directory.read_spec_text(), str(self._directory.spec_path))
 
     @property
     def provenance(self) -> Mapping[str, Any]:  # JSON
-        """What else decided the numbers: versions, devices, precision, image."""
+        """Versions, devices, precision and image that produced the results."""
         return self._store.attrs["provenance"]
 
     @cached_property
@@ -78,37 +78,37 @@ class Run:
 
     @cached_property
     def evaluate(self) -> "Dataset":
-        """The evaluation, step by step; what results come from."""
+        """The evaluation, step by step; the source of all results."""
         return self._series("evaluate")
 
     @cached_property
     def observed(self) -> "Dataset":
-        """What was measured beside the energy; empty where nothing was."""
+        """The measured observables; empty without observables."""
         rows = self._store.observed()
         columns = self._store.columns(OBSERVED) if rows else {}
         return to_labelled(columns, rows or {"step": []}, self._facts)  # pyright: ignore[reportArgumentType] -- no steps
 
     @cached_property
     def walkers(self) -> "Dataset":
-        """Snapshots of all walkers during evaluation, r in bohr."""
+        """Snapshots of all walkers during evaluation; r in bohr."""
         return to_walkers(*self._store.snapshots(), self.spec.system.n_up, self._facts)
 
     @property
     def tree(self) -> "DataTree":
-        """All of these under one root."""
+        """All datasets of the run under one root."""
         groups = ("train", "evaluate", "observed", "walkers")
         return to_tree({name: getattr(self, name) for name in groups})
 
     @property
     def energy(self) -> Estimate:
-        """Mean of the evaluation with its honest error, hartree."""
+        """Mean energy of the evaluation with its error, in hartree."""
         series = self._store.series("evaluate")
         return estimate(series["energy"], variance=series["variance"])
 
     def wave_function(self) -> "TrainedWaveFunction":
-        """The wave function of the last commit: of a finished run, the one that was evaluated.
+        """The wave function of the last commit; for a finished run, the evaluated one.
 
-        Imports JAX. Raises StoreError where nothing is committed yet.
+        Imports JAX. Raises StoreError if nothing is committed yet.
         """
         from vmcjob.analysis.wavefunction import restore
 
@@ -122,5 +122,5 @@ class Run:
 
     @property
     def _facts(self) -> dict[str, Any]:
-        """Attributes of every dataset."""
+        """Attributes of each dataset."""
         return {"run_id": self.run_id, "path": str(self.path)}

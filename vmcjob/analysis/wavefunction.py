@@ -1,4 +1,4 @@
-"""A trained wave function, to be asked at any electrons."""
+"""A trained wave function that can be evaluated at any electron positions."""
 
 from collections.abc import Mapping
 from functools import cached_property
@@ -21,8 +21,8 @@ from vmcjob.vmc.system import System, nuclei_of
 def restore(spec: JobSpec, arrays: Mapping[str, np.ndarray]) -> "TrainedWaveFunction":
     """The wave function of a spec with the parameters of a checkpoint.
 
-    StoreError if those are of another one; UsageError where JAX is to compute in less precision
-    than the run did.
+    StoreError if the parameters belong to another wave function. UsageError if JAX would compute in
+    lower precision than the run did.
     """
     if spec.numerics.dtype == "float64" and not jax.config.read("jax_enable_x64"):
         raise UsageError(
@@ -39,11 +39,11 @@ def restore(spec: JobSpec, arrays: Mapping[str, np.ndarray]) -> "TrainedWaveFunc
 
 
 class TrainedWaveFunction:
-    """ψ of electrons in bohr: one configuration (electron, 3), or any number of them before that.
+    """ψ at electron positions in bohr, of shape (electron, 3) or (…, electron, 3).
 
     Attributes:
-        module, params: flax's: ``module.apply(params, r, nuclei)`` is ψ of one configuration.
-        system, nuclei: what the electrons move in. Electrons of spin up come first.
+        module, params: of flax; ``module.apply(params, r, nuclei)`` is ψ of one configuration.
+        system, nuclei: the molecule. Electrons of spin up come first.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class TrainedWaveFunction:
 
     @property
     def nuclei(self) -> Nuclei:
-        """Positions in bohr, and charges."""
+        """Positions of the nuclei in bohr, and charges in e."""
         return nuclei_of(self.system)
 
     def __call__(self, r: ArrayLike) -> Psi:
-        """`phase`, 1 or −1, and `log_abs`, log|ψ|, of every configuration."""
+        """ψ of each configuration: `phase` is 1 or −1, `log_abs` is log|ψ|."""
         positions = jnp.asarray(r)
         *shape, n, axes = positions.shape if positions.ndim > 1 else (0, 0)
         wanted = (self.system.n_up + self.system.n_down, 3)
@@ -70,7 +70,7 @@ class TrainedWaveFunction:
         return Psi(*(jnp.reshape(part, shape) for part in psi))
 
     def log_abs(self, r: ArrayLike) -> Array:
-        """log|ψ| of every configuration."""
+        """log|ψ| of each configuration."""
         return self(r).log_abs
 
     @cached_property

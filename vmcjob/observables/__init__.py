@@ -1,7 +1,7 @@
-"""What can be measured beside the energy, by the names that a spec gives: no JAX is imported here.
+"""Observables to measure beside the energy, by their names in a spec. JAX is not imported here.
 
-The half of an observable that runs on devices is written with the operators of whatever arrays it
-is handed, so that results can be read where there is no JAX.
+`measure` runs on devices, but uses only operators of the arrays that it gets. So results can be
+read on machines without JAX.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -24,21 +24,21 @@ TABLE: dict[str, Callable[[], Observable]] = {
     "density": Density,
     "pairs": PairDistances,
 }
-"""By name, what makes it; those of a spec's `evaluate.observables`."""
+"""Factories of observables, by their names in a spec's `evaluate.observables`."""
 
 
 def make(names: Iterable[str]) -> tuple[Observable, ...]:
-    """The observables of a spec."""
+    """The observables with these names."""
     return tuple(TABLE[name]() for name in names)
 
 
 def columns_of(names: Iterable[str]) -> dict[str, Column]:
-    """What they write."""
+    """The columns that the observables with these names write."""
     return {name: column for one in make(names) for name, column in one.columns.items()}
 
 
 def estimate_all(columns: Mapping[str, Column], series: Series) -> dict[str, Quantity]:
-    """All quantities that known observables make of a series, and the means of other columns."""
+    """All quantities that known observables compute from a series, and means of other columns."""
     found: dict[str, Quantity] = {}
     left = dict(columns)
     for one in make(TABLE):

@@ -1,4 +1,4 @@
-"""What the energy is made of, and the virial ratio."""
+"""The components of the energy, and the virial ratio."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,25 +28,26 @@ MOLECULAR: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Components:
-    """The terms of a Hamiltonian one by one (an `Observable`).
+    """The terms of a Hamiltonian, one by one (an `Observable`).
 
-    Its quantities are their means, the potential energy V, which is all but the kinetic energy T,
-    and the virial ratio −⟨V⟩/⟨T⟩: 2 for the ground state of an atom, or of a molecule at rest.
+    Quantities: the mean of each term, the potential energy V (all terms but the kinetic energy T),
+    and the virial ratio −⟨V⟩/⟨T⟩. The ratio is 2 for the ground state of an atom, and of a molecule
+    at its equilibrium geometry.
 
     Args:
-        terms: names of terms, and what they are in words.
+        terms: names of terms, with their meaning in words.
     """
 
     terms: Mapping[str, str]
 
     @property
     def columns(self) -> dict[str, Column]:
-        """A number for every term, and controls for all of them."""
+        """A number for each term, and control variates for all of them."""
         terms = {name: Column("hartree", words) for name, words in self.terms.items()}
         return terms | control_column(COMPONENTS, (), 4)
 
     def measure(self, sample: "Sample") -> "Observed":
-        """The terms at one walker."""
+        """The terms of one walker."""
         terms = {name: sample.local.terms[name] for name in self.terms}
         return terms | {CONTROLS: Geometry(sample).singular()}
 

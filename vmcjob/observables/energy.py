@@ -1,4 +1,4 @@
-"""The first observable of all: the energy."""
+"""The energy as an observable."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -12,15 +12,17 @@ if TYPE_CHECKING:
 
 
 class Energy:
-    """The local energy (an `Observable`); measured in every step, whatever else is."""
+    """The local energy (an `Observable`); measured in every step."""
 
     columns: Mapping[str, Column] = {"energy": Column("hartree", "energy")}
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker."""
+        """The local energy of one walker, in hartree."""
         return {"energy": sample.local.total}
 
     def estimate(self, series: Series) -> dict[str, Quantity]:
-        """With the variance of the local energy, if there is one, which unmasks stuck walkers."""
+        """The energy, in hartree; the variance of the local energy, if given, reveals stuck
+        walkers.
+        """
         found = estimate(series["energy"], variance=series.get("variance"))
         return {"energy": Quantity("hartree", "energy", (), (found,))}

@@ -1,15 +1,16 @@
-"""Control variates: numbers that vary with an observable, have a mean of zero, and cost nothing.
+"""Control variates: correlated with an observable, of mean zero, and computed at no extra cost.
 
-For any smooth vector field f of the electrons' positions that ψ² outgrows at infinity,
+For any smooth vector field f of the electrons' positions that grows more slowly than ψ² falls,
 
     ⟨∇·f + 2 f·∇log|ψ|⟩ = 0,
 
-for it is the integral of ∇·(f ψ²). The gradient is there already, for the kinetic energy. The
-fields here are bounded where electrons meet nuclei or each other, and do not contain the gradient:
-at the nodes of ψ, their controls have a finite variance, which that of f = ∇log|ψ| has not.
+because this is the integral of ∇·(f ψ²). The gradient is already computed for the kinetic energy.
+The fields used here are bounded where electrons meet nuclei or each other, and do not contain the
+gradient. So the controls have a finite variance at the nodes of ψ, unlike the control of f =
+∇log|ψ|.
 
-Written with operators alone, like all that observables measure; see `observables.regression` for
-what becomes of the series.
+`measure` of an observable uses only operators of arrays. `observables.regression` applies the
+controls to the series.
 """
 
 from collections.abc import Sequence
@@ -23,26 +24,28 @@ if TYPE_CHECKING:
     from vmcjob.vmc.observing import Sample
 
 SUFFIX = "_controls"
-"""Of the column with an observable's controls; the last axis runs over fields."""
+"""Ending of the name of a control column; its last axis runs over fields."""
 
 
 def control_column(of: str, axes: tuple[Axis, ...], n_fields: int) -> dict[str, Column]:
-    """The column of the controls of an observable with some axes; each has its own fields."""
+    """The column of an observable's controls, by name; each element of the observable has its own.
+    """
     fields = Axis(f"{of}_field", n_fields)
     column = Column("1", f"control variates of {of}, each of mean 0", (*axes, fields))
     return {of + SUFFIX: column}
 
 
 def is_control(name: str) -> bool:
-    """Whether a column has control variates, which are no results by themselves."""
+    """Whether a column contains control variates, which are not results."""
     return name.endswith(SUFFIX)
 
 
 class Geometry:
-    """One walker's distances, directions, and slopes of log|ψ| along them; arrays of any kind."""
+    """Distances, directions, and slopes of log|ψ| along them, for one walker; arrays of any kind.
+    """
 
     def __init__(self, sample: "Sample") -> None:
-        """Where no term of the Hamiltonian takes derivatives, all slopes count as none."""
+        """If no term of the Hamiltonian takes derivatives, all slopes count as zero."""
         jet = sample.local.jet
         self.r = sample.r
         self.gradient = sample.r * 0.0 if jet is None else jet.gradient
@@ -69,8 +72,10 @@ class Geometry:
         return self._stacked(found)
 
     def scaling(self) -> Any:
-        """Controls of a radius, (field,):  f = r,  |r| r,  Σ_I |r − R_I| (r − R_I),  and those of
-        `_towards_nuclei` with weights of 1.
+        """Controls of a radius, (field,).
+
+        The fields are  f = r,  |r| r,  Σ_I |r − R_I| (r − R_I),  and `_towards_nuclei` with weights
+        of 1.
         """
         radius = (self.r**2).sum(axis=-1) ** 0.5
         virial = (self.r * self.gradient).sum(axis=-1)
@@ -84,8 +89,10 @@ class Geometry:
         return self._stacked(found)
 
     def singular(self) -> Any:
-        """Controls of energies, (field,): `_towards_nuclei` with weights of 1 and Z,  f = r,  and
-        f_i = Σ_j (r_i − r_j)/|r_i − r_j|.
+        """Controls of energies, (field,).
+
+        The fields are `_towards_nuclei` with weights of 1 and of Z,  f = r,  and f_i = Σ_j (r_i −
+        r_j)/|r_i − r_j|.
         """
         i, j = np.triu_indices(self.r.shape[0], k=1)
         apart = self.r[i] - self.r[j]
@@ -95,14 +102,16 @@ class Geometry:
         return self._stacked([*found, self._virial(), (4.0 / distance + 2.0 * slopes).sum()])
 
     def _virial(self) -> Any:
-        """f = r:  3N + 2 Σ r·∇log|ψ|."""
+        """Control of f = r:  3N + 2 Σ r·∇log|ψ|."""
         return 3.0 * self.r.shape[0] + 2.0 * (self.r * self.gradient).sum()
 
     def _towards_nuclei(self, w: Any) -> Any:
-        """f = Σ_I w_I (r − R_I)/|r − R_I|, whose divergence is as singular as the attraction."""
+        """Control of f = Σ_I w_I (r − R_I)/|r − R_I|: as singular as the attraction."""
         return (w * (2.0 / self.d + 2.0 * self.slope)).sum()
 
     def _stacked(self, controls: Sequence[Any]) -> Any:
-        """Along a new last axis; nought, which helps nobody, where there are no derivatives."""
+        """The controls along a new last axis; all zero, without effect, if there are no
+        derivatives.
+        """
         units = np.eye(len(controls)) * self.is_known
         return sum(one[..., None] * unit for one, unit in zip(controls, units, strict=True))

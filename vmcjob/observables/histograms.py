@@ -1,4 +1,4 @@
-"""Where electrons are: histograms of their density, and of the distances of pairs."""
+"""Histograms of the electron density, and of distances between electrons."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,22 +14,22 @@ if TYPE_CHECKING:
 
 N_BINS = 100
 RADIUS_BOHR = 10.0  # of radial histograms
-HALF_LENGTH_BOHR = 10.0  # of those along z
+HALF_LENGTH_BOHR = 10.0  # of histograms along z
 
 
 @dataclass(frozen=True)
 class Bins:
-    """Intervals of a length; the outermost bins reach to infinity, so that all is counted."""
+    """Intervals of a length; the outermost bins extend to infinity, so that all is counted."""
 
     name: str
     edges: tuple[float, ...]  # bohr, between bins
 
     def axis(self) -> Axis:
-        """With its edges as coordinates."""
+        """The axis of the bins, with their edges as coordinates."""
         return Axis(self.name, len(self.edges) + 1, "bohr", self.edges)
 
     def count(self, x: Any) -> Any:
-        """How many of the numbers are in each bin; an array of JAX."""
+        """Number of values in each bin, as an array of JAX."""
         x = x.reshape(-1, 1)
         low = np.array((-np.inf, *self.edges), x.dtype)
         high = np.array((*self.edges, np.inf), x.dtype)
@@ -45,10 +45,10 @@ def _axial(name: str) -> Bins:
 
 
 class Density:
-    """The electron density by the distance from the origin, and along z (an `Observable`).
+    """The electron density by distance from the origin, and along z (an `Observable`).
 
-    Both count electrons in bins, and so sum to their number. The radial one is given as density
-    too, where a bin has a volume.
+    Both count electrons in bins, so their sum is the number of electrons. The radial one is also
+    given as a density, for bins with a finite volume.
     """
 
     radial, axial = _radial("radius"), _axial("z")
@@ -58,7 +58,7 @@ class Density:
     }
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker."""
+        """Counts of one walker."""
         return {
             "density_radial": self.radial.count((sample.r**2).sum(axis=-1) ** 0.5),
             "density_axial": self.axial.count(sample.r[:, 2]),
@@ -74,7 +74,7 @@ class Density:
 
 
 class PairDistances:
-    """Pairs of electrons by their distance, and by how far apart they are along z."""
+    """Pairs of electrons by distance, and by difference along z (an `Observable`)."""
 
     radial, axial = _radial("distance"), _axial("dz")
     columns: Mapping[str, Column] = {
@@ -83,7 +83,7 @@ class PairDistances:
     }
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker; differences of z of either order, half a pair each."""
+        """Counts of one walker; each pair counts half for either sign of its difference along z."""
         i, j = np.triu_indices(sample.r.shape[0], k=1)
         apart = sample.r[i] - sample.r[j]
         z = apart[:, 2]
@@ -102,7 +102,7 @@ class PairDistances:
 
 
 def _per_volume(bins: Bins, counts: np.ndarray, long_name: str) -> Quantity:
-    """Of all bins but the last, which is endless."""
+    """Density in bohr^-3 of all bins but the last, which is infinite."""
     edges = np.array((0.0, *bins.edges))
     volumes = 4.0 / 3.0 * np.pi * np.diff(edges**3)
     axis = Axis(bins.name, len(volumes), "bohr", bins.edges)

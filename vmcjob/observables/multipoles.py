@@ -1,4 +1,4 @@
-"""Where the charges are: dipole and quadrupole moment, and the size of the electrons' cloud."""
+"""Dipole and quadrupole moment, and the size of the electron cloud."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 class Dipole:
     """Σ_I Z_I R_I − Σ_i r_i, about the origin of coordinates (an `Observable`).
 
-    Of an ion it depends on that origin.
+    The dipole moment of an ion depends on the origin.
     """
 
     columns: Mapping[str, Column] = {
@@ -28,13 +28,13 @@ class Dipole:
     }
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker."""
+        """Dipole moment of one walker, in e bohr."""
         nuclear = sample.nuclei.charges @ sample.nuclei.positions
         controls = Geometry(sample).along_axes()
         return {"dipole": nuclear - sample.r.sum(axis=0), "dipole_controls": controls}
 
     def estimate(self, series: Series) -> dict[str, Quantity]:
-        """The vector and its length, and both with control variates."""
+        """The vector and its length, both also with control variates."""
         plain = np.asarray(series["dipole"])
         found = means(self.columns, series)
         found["dipole_length"] = Quantity(
@@ -48,10 +48,10 @@ class Dipole:
 
 
 def _length(moments: np.ndarray) -> tuple[Estimate]:
-    """√|⟨d⟩|², or 0, with the error of |⟨d⟩|.
+    """√|⟨d⟩|², or 0 if the square is negative, with the error of |⟨d⟩|.
 
-    It is the square that the jackknife frees of its bias: a length has a cusp at zero, where that
-    correction is of any size, and left lengths below zero by many of their errors.
+    The jackknife corrects the bias of the square, not of the length. A length has a cusp at zero,
+    where its correction may have any size: it made lengths negative by many of their errors.
     """
     length = estimate_function(lambda d: np.linalg.norm(d, axis=-1), moments)
     square = estimate_function(lambda d: (d**2).sum(axis=-1), moments)
@@ -70,7 +70,7 @@ class Quadrupole:
     }
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker."""
+        """Quadrupole moment of one walker, in e bohr²."""
 
         def squares(x):
             square = (x**2).sum(axis=-1)[:, None, None] * np.eye(3, dtype=x.dtype)
@@ -93,11 +93,11 @@ class SquaredRadius:
     }
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker."""
+        """Sum of squared radii of one walker, in bohr²."""
         return {"r2": (sample.r**2).sum(), "r2_controls": Geometry(sample).scaling()}
 
     def estimate(self, series: Series) -> dict[str, Quantity]:
-        """The mean, and that with control variates."""
+        """The mean, also with control variates."""
         found = means(self.columns, series)
         if "r2_controls" not in series:
             return found

@@ -1,4 +1,4 @@
-"""Smaller error bars from control variates, where they give them."""
+"""Smaller error bars from control variates, if they reduce the error."""
 
 from collections.abc import Callable
 from itertools import pairwise
@@ -9,29 +9,31 @@ from vmcjob.observables.contracts import Quantity
 from vmcjob.stats import MIN_INDEPENDENT, Estimate, estimate
 
 MAX_RATIO = 0.8
-"""Of the error with controls to that without, for them to be used: chance does not do that."""
+"""Largest ratio of the errors with and without controls at which controls are used: a smaller
+ratio does not happen by chance."""
 
 N_FOLDS = 5
 N_BLOCKS = 100
 MIN_STEPS = 100
-"""Of a series; shorter ones have too little to find coefficients in."""
+"""Shortest series with controls; shorter ones do not determine the coefficients."""
 
 
 def controlled(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
-    """A series of the same mean and, where possible, of a smaller error; else the series itself.
+    """A series with the same mean and, if possible, a smaller error; else the series itself.
 
         x′_i = x_i − Σ_k c_k z_ik
 
-    with coefficients from a regression in blocks of steps, whose means know of correlations in
-    time. Those of a stretch of the series come from the rest of it, so that they do not know the
-    numbers that they multiply: the mean is as free of bias as without. Which series is better is
-    decided by their errors, with autocorrelation. Of fewer than `MIN_INDEPENDENT` independent
-    samples errors are uncertain themselves, and the smaller one may be the luckier: with fewer of
-    them, the more it has to be smaller.
+    The coefficients come from a regression of means over blocks of steps, which include
+    correlations in time. Each stretch of the series uses coefficients from the rest of the series,
+    so they are independent of the numbers that they multiply, and the mean has no bias.
+
+    The better series is chosen by its error, with autocorrelation. With fewer than
+    `MIN_INDEPENDENT` independent samples, errors are uncertain, and the smaller one may be smaller
+    by luck. Then the fewer samples there are, the smaller the error has to be.
 
     Args:
         values: by step.
-        controls: by step and field, each of mean zero; left alone where one is not finite.
+        controls: by step and field, each of mean zero; not used if one is not finite.
     """
     if len(values) < MIN_STEPS or not np.isfinite(controls).all() or not np.isfinite(values).all():
         return values
@@ -58,7 +60,7 @@ def _coefficients(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
 
 
 def controlled_elements(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
-    """`controlled` of each element of an array (step, …), by its own controls (step, …, field)."""
+    """`controlled` for each element of an array (step, …), with its controls (step, …, field)."""
     flat = values.reshape(len(values), -1)
     own = controls.reshape(len(values), flat.shape[1], -1)
     columns = [controlled(flat[:, k], own[:, k]) for k in range(flat.shape[1])]
@@ -68,10 +70,9 @@ def controlled_elements(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
 def beside(
     name: str, plain: Quantity, function: Callable[..., tuple[Estimate, ...]], *better: np.ndarray
 ) -> dict[str, Quantity]:
-    """A quantity from controlled series beside the plain one, under a name of its own.
+    """The quantity from controlled series, under its own name; {} if no element is better.
 
-    {} where it would be no better in any element: what controls do for series, they need not do
-    for a function of them.
+    Controls that reduce the error of series need not reduce the error of a function of them.
     """
     estimates = function(*better)
     pairs = zip(estimates, plain.estimates, strict=True)

@@ -1,4 +1,4 @@
-"""The total spin."""
+"""The total spin as an observable."""
 
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ class SquaredSpin:
     columns: Mapping[str, Column] = {"s2": Column("1", "squared total spin, S(S + 1)")}
 
     def measure(self, sample: "Sample") -> "Observed":
-        """Of one walker. Raises ValueError where electrons of spin up were not counted."""
+        """S² of one walker. Raises ValueError if the number of spin-up electrons is not given."""
         from vmcjob.vmc.traits import squared_spin  # where results are read, there may be no JAX
 
         if sample.n_up is None:
