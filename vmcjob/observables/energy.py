@@ -21,8 +21,6 @@ class Energy:
         return {"energy": sample.local.total}
 
     def estimate(self, series: Series) -> dict[str, Quantity]:
-        """The energy, in hartree; the variance of the local energy, if given, reveals stuck
-        walkers.
-        """
+        """The energy, in hartree; the series of variances, if given, reveals stuck walkers."""
         found = estimate(series["energy"], variance=series.get("variance"))
         return {"energy": Quantity("hartree", "energy", (), (found,))}

@@ -28,8 +28,7 @@ SUFFIX = "_controls"
 
 
 def control_column(of: str, axes: tuple[Axis, ...], n_fields: int) -> dict[str, Column]:
-    """The column of an observable's controls, by name; each element of the observable has its own.
-    """
+    """The column of an observable's controls, by name; each element has its own fields."""
     fields = Axis(f"{of}_field", n_fields)
     column = Column("1", f"control variates of {of}, each of mean 0", (*axes, fields))
     return {of + SUFFIX: column}
@@ -41,8 +40,7 @@ def is_control(name: str) -> bool:
 
 
 class Geometry:
-    """Distances, directions, and slopes of log|ψ| along them, for one walker; arrays of any kind.
-    """
+    """Distances, directions, and slopes of log|ψ| along them, of one walker; any arrays."""
 
     def __init__(self, sample: "Sample") -> None:
         """If no term of the Hamiltonian takes derivatives, all slopes count as zero."""
@@ -110,8 +108,6 @@ class Geometry:
         return (w * (2.0 / self.d + 2.0 * self.slope)).sum()
 
     def _stacked(self, controls: Sequence[Any]) -> Any:
-        """The controls along a new last axis; all zero, without effect, if there are no
-        derivatives.
-        """
+        """The controls along a new last axis; all zero if there are no derivatives."""
         units = np.eye(len(controls)) * self.is_known
         return sum(one[..., None] * unit for one, unit in zip(controls, units, strict=True))

@@ -1,8 +1,8 @@
-"""Variational Monte Carlo as a library: of jobs, files and clusters nothing is known here.
+"""Variational Monte Carlo as a library, independent of jobs, files and clusters.
 
-A `System` and a wave function make a `Calculation`, with a Hamiltonian, an optimizer and the
-`UpdateRule` of its steps; `run` goes through its `Phase`s and yields every step. Numbers are in
-atomic units. Whatever is not named here is a module's own business and may change.
+A `Calculation` consists of a `System`, a wave function, a Hamiltonian, an optimizer and the
+`UpdateRule` of its steps. `run` goes through its `Phase`s and yields every step. Numbers are in
+atomic units. Names that are not listed here are private to their modules and may change.
 """
 
 from vmcjob.vmc.ansatz import WaveFunction, make_orbitals, make_psi

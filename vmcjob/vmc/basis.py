@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyscf.gto import Mole
 
 Basis = Callable[[Array, Nuclei], Array]
-"""``(r, nuclei) -> the basis functions at every electron`` of one walker, in bohr^(−3/2)."""
+"""``(r, nuclei) -> basis functions at each electron`` of one walker, in bohr^(−3/2)."""
 
 
 class Shell(NamedTuple):
@@ -23,23 +23,24 @@ class Shell(NamedTuple):
     nucleus: int
     angular_momentum: int
     exponents: np.ndarray
-    coefficients: np.ndarray  # those of the primitives' norms included
+    coefficients: np.ndarray  # the norms of the primitives are included
 
 
 class Expansion(NamedTuple):
     """Basis functions, each a sum of Gaussians times a sum of monomials around a nucleus."""
 
-    nuclei: np.ndarray  # of the Gaussians, as many as there are of different ones
+    nuclei: np.ndarray  # nucleus of each distinct Gaussian
     exponents: np.ndarray
     contraction: Float[np.ndarray, "gaussian function"]
-    factors: Float[np.ndarray, "degree coordinate monomial"]  # coordinates behind a one
+    # coordinates are (1, x, y, z, x, y, z, ...)
+    factors: Float[np.ndarray, "degree coordinate monomial"]
     harmonics: Float[np.ndarray, "monomial function"]
 
 
 def make_basis(molecule: "Mole") -> Basis:
-    """Contracted Gaussians times real solid harmonics, in the order of pyscf's functions.
+    """Contracted Gaussians times real solid harmonics, in pyscf's order of functions.
 
-    All by products of matrices: of short axes a compiler makes slow loops of anything else.
+    Uses matrix products only: a compiler makes slow loops of other operations along short axes.
     """
     expansion = _expansion(list(_shells(molecule)), molecule.natm)
 
@@ -70,14 +71,14 @@ def _shells(molecule: "Mole") -> Iterator[Shell]:
 
 
 def _norm(angular_momentum: int, exponent: float) -> float:
-    """Of the radial part r^l exp(−a r²)."""
+    """Norm of the radial part r^l exp(−a r²)."""
     from pyscf import gto
 
     return float(gto.gto_norm(angular_momentum, exponent))
 
 
 def _expansion(shells: list[Shell], n_nuclei: int) -> Expansion:
-    """What the functions of these shells are made of, each Gaussian and monomial once."""
+    """The Gaussians and monomials of these shells, each distinct one once."""
     from pyscf.gto import cart2sph
 
     n_functions = sum(2 * shell.angular_momentum + 1 for shell in shells)
@@ -107,7 +108,7 @@ def _expansion(shells: list[Shell], n_nuclei: int) -> Expansion:
 
 
 def _monomials(degree: int) -> list[tuple[int, ...]]:
-    """All x^i y^j z^k of one degree, i falling first, as the axes that are multiplied."""
+    """All x^i y^j z^k of one degree, by falling i, each as the list of its axes."""
     down = range(degree, -1, -1)
     powers = [(i, j, degree - i - j) for i in down for j in down if i + j <= degree]
     return [(0,) * i + (1,) * j + (2,) * k for i, j, k in powers]

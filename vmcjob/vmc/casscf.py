@@ -1,8 +1,9 @@
-"""Several determinants to start from, where one is not enough: those of a CASSCF wave function.
+"""A start with several determinants: the largest ones of a CASSCF wave function.
 
-Where bonds are stretched, or levels degenerate, the ground state is a sum of determinants of about
-equal weight. VMC finds their ratios as slowly as imaginary time does, e^(−ΔE τ), and what parts two
-couplings of far spins is millihartrees: thousands of steps. Diagonalization knows them at once.
+If bonds are stretched or levels degenerate, the ground state is a sum of determinants of about
+equal weight. VMC finds their ratios as slowly as imaginary time, e^(−ΔE τ). States that differ in
+the coupling of distant spins are only millihartrees apart, which takes thousands of steps.
+Diagonalization gives the ratios at once.
 """
 
 from typing import Any, NamedTuple
@@ -14,33 +15,33 @@ from vmcjob.vmc.stability import Solver
 from vmcjob.vmc.system import System
 
 MIN_COEFFICIENT = 0.02
-"""Of a determinant that is worth to be one of the start's."""
+"""Smallest coefficient of a determinant that is used in the start."""
 SAME = 1e-2
-"""Relative difference below which coefficients are those of a pair that symmetry joins."""
+"""Relative difference below which two coefficients count as equal by symmetry."""
 
 
 class ActiveSpace(NamedTuple):
-    """The electrons that are correlated, and the orbitals that they share."""
+    """Numbers of correlated electrons, and of the orbitals that they share."""
 
     electrons: int
     orbitals: int
 
     def n_occupied(self, system: System) -> int:
-        """Orbitals that are in use, those of the other electrons among them."""
+        """Number of orbitals in use, including the orbitals of the other electrons."""
         return self.orbitals + (system.n_electrons - self.electrons) // 2
 
 
 class Expansion(NamedTuple):
-    """ψ = Σ_k det U_k det D_k, the coefficients of the determinants within their orbitals."""
+    """ψ = Σ_k det U_k det D_k; the orbitals include the coefficients of the determinants."""
 
-    energy: float  # of CASSCF, hartree
+    energy: float  # CASSCF energy, hartree
     is_converged: bool
     up: Float[np.ndarray, "det basis n_up"]
     down: Float[np.ndarray, "det basis n_down"]
 
 
 def expand(restricted: Solver, system: System, space: ActiveSpace, n_most: int) -> Expansion:
-    """The `n_most` largest determinants, or fewer, in natural orbitals; its total spin is S_z."""
+    """At most `n_most` largest determinants in natural orbitals; the total spin is S_z."""
     from pyscf import mcscf
 
     n_core = (system.n_electrons - space.electrons) // 2
@@ -54,7 +55,7 @@ def expand(restricted: Solver, system: System, space: ActiveSpace, n_most: int) 
     core = list(range(n_core))
     up, down = [], []
     for coefficient, of_up, of_down in found:
-        # As large as the determinant's weight, shared by all columns, so that none stands out.
+        # The coefficient is shared by all columns, so that no column is much larger than others.
         size = abs(coefficient) ** (1.0 / system.n_electrons)
         up.append(size * solver.mo_coeff[:, core + [n_core + i for i in of_up]])
         down.append(size * solver.mo_coeff[:, core + [n_core + i for i in of_down]])
@@ -69,7 +70,7 @@ class _Determinant(NamedTuple):
 
 
 def _largest(ci: Any, n_orbitals: int, active: tuple[int, int], n_most: int) -> list[_Determinant]:
-    """The largest determinants of a CI vector; none without the others of its size."""
+    """The largest determinants of a CI vector; determinants of equal size only together."""
     from pyscf.fci.addons import large_ci
 
     every = large_ci(ci, n_orbitals, active, tol=MIN_COEFFICIENT, return_strs=False)

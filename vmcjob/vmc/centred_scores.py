@@ -1,8 +1,8 @@
-"""The centred scores O of the walkers of all devices, as products with them; inside pmap.
+"""Products with the centred scores O of the walkers of all devices; inside pmap.
 
-What dense layers have as factors (`layers`) stays factors, each device with its own walkers'. The
-rest is a matrix, of which each device has some columns, for all walkers: none of them ever holds
-the scores of all walkers, and each does its share of every product.
+Scores of dense layers stay factors (`layers`); each device keeps the factors of its own walkers.
+The other scores are a matrix, and each device keeps some of its columns for all walkers. So no
+device holds all scores, and each does its part of every product.
 """
 
 import math
@@ -23,32 +23,32 @@ from vmcjob.vmc.scores import CHUNK_BYTES, Vector, centred_columns, map_walkers
 
 HIGHEST = jax.lax.Precision.HIGHEST
 
-# Products of two rows' factors are summed one by one, which costs as much as so many multiplied.
+# Cost of adding the products of two rows' factors one by one, in multiplications.
 SUM_COST = 96
 
-MAX_BANDS = 4  # of the rows of a product with its own transpose; they leave out three eighths of it
+MAX_BANDS = 4  # bands of rows in a product x xᵀ; leaving out the lower part saves three eighths
 BAND_ROWS = 128
 
-EveryWalker = Float[Array, " every"]  # of all devices, on each of them
+EveryWalker = Float[Array, " every"]  # all walkers of all devices, on each device
 Gram = Float[Array, "every every"]
 
 
 class Parts(NamedTuple):
-    """A vector like the parameters, apart as the scores are."""
+    """A vector of parameters, divided as the scores are."""
 
-    columns: Float[Array, " column"]  # this device's
+    columns: Float[Array, " column"]  # this device's columns
     kernels: tuple[Float[Array, "left right"], ...]
 
 
 @dataclass(frozen=True)
 class CentredScores:
-    """O, its rows the walkers of all devices, each of which has the same kernels.
+    """The matrix O; its rows are the walkers of all devices. All devices have the same kernels.
 
     Args:
-        columns: of the parameters that are in no kernel.
-        kernels: whose scores are left as factors.
-        factors: of these, this device's walkers'; not centred, as products with them are.
-        shapes: of all arrays of parameters.
+        columns: scores of parameters that are in no kernel.
+        kernels: kernels whose scores stay factors.
+        factors: factors for this device's walkers; products with them are centred afterwards.
+        shapes: shapes of all arrays of parameters.
     """
 
     columns: Float[Array, "every column"]
@@ -81,11 +81,11 @@ class CentredScores:
         return Parts(columns, tuple(devices.total(kernels)))
 
     def gram(self) -> Gram:
-        """O Oᵀ on and above its diagonal; below it, whatever was at hand."""
+        """O Oᵀ on and above its diagonal; entries below the diagonal are undefined."""
         return self._products(None)
 
     def gram_of_first(self, n: int) -> Float[Array, "some some"]:
-        """That of the first n walkers alone, centred over these."""
+        """O Oᵀ of the first n walkers alone, centred over these."""
         of_factors, of_scores = [], [_product(self.columns[:n], n)]
         for own in self.factors:
             some = Factors(*(devices.concatenate(x)[:n] for x in own))
@@ -98,12 +98,12 @@ class CentredScores:
         return gram - jnp.mean(gram, axis=1, keepdims=True)
 
     def gram_columns(self, n: int) -> Float[Array, "every some"]:
-        """The first n columns of O Oᵀ, less their mean."""
+        """The first n columns of O Oᵀ, minus their mean."""
         columns = self._products(n)
         return columns - jnp.mean(columns, axis=1, keepdims=True)
 
     def _products(self, n: int | None) -> Float[Array, "every some"]:
-        """O Oᵀ as in `gram`, or its first n columns, all of which may lack the same one."""
+        """O Oᵀ as in `gram`, or its first n columns, up to one vector that all columns share."""
         of_factors, of_scores = [], [_product(self.columns, n)]
         for own in self.factors:
             every = Factors(*map(devices.concatenate, own))
@@ -115,13 +115,13 @@ class CentredScores:
         gram = devices.total(sum(of_scores[1:], of_scores[0]))
         if not of_factors:
             return gram
-        # Added up on each device first: they cross the wires once, whatever their number.
+        # Added on each device first, so that one array is sent, however many kernels there are.
         every = devices.concatenate(sum(of_factors[1:], of_factors[0]))
         every -= jnp.mean(every, axis=0)
         return gram + every - jnp.mean(every, axis=1, keepdims=True)
 
     def split(self, vector: Vector) -> Parts:
-        """A vector's parts."""
+        """The parts of a vector."""
         leaves = _cut(vector, self.shapes)
         kernels = tuple(kernel.to_matrix(leaves[kernel.leaf]) for kernel in self.kernels)
         rest = _flat([leaf for i, leaf in enumerate(leaves) if i not in self._in_kernels])
@@ -151,7 +151,7 @@ def centred_scores(
     scale: Array,
     chunk_divisor: int = 1,
 ) -> CentredScores:
-    """Those of this device's walkers r and of all others', times `scale`."""
+    """Centred scores of this device's walkers r and all other walkers, times `scale`."""
     gradient = split_gradient(log_psi, params, r[0])
 
     def of_one(one: Float[Array, "elec 3"]) -> tuple[Vector, list[Factors]]:
@@ -173,7 +173,7 @@ def _product(x: Float[Array, "every column"], n: int | None) -> Float[Array, "ev
 
 
 def _upper_product(x: Float[Array, "every column"]) -> Gram:
-    """x xᵀ on and above its diagonal, in bands of rows that begin where their diagonal does."""
+    """x xᵀ on and above its diagonal, in bands of rows that begin at the diagonal."""
     n_rows = -(-len(x) // max(2, min(MAX_BANDS, len(x) // BAND_ROWS)))
 
     def band(first: int) -> Float[Array, "row every"]:
@@ -184,14 +184,14 @@ def _upper_product(x: Float[Array, "every column"]) -> Gram:
 
 
 def _is_for_factors(own: Factors) -> bool:
-    """Whether the products of a kernel's scores are sooner found by its factors."""
+    """Whether products of a kernel's scores are cheaper by its factors."""
     n_rows = own.a.shape[1]
     n_left, n_right = (factor.shape[2] for factor in own)
     return n_rows**2 * (n_left + n_right + SUM_COST) < n_left * n_right
 
 
 def _products_of_factors(own: Factors, some: Factors) -> Float[Array, "walker some"]:
-    """Σ_kl (a_k · a'_l) (b_k · b'_l) of this device's walkers with some of all, not centred."""
+    """Σ_kl (a_k · a'_l) (b_k · b'_l) of this device's walkers with some walkers, not centred."""
     n_some, n_rows, _ = some.a.shape
     if n_rows == 1:
         a, b = (
@@ -211,9 +211,9 @@ def _products_of_factors(own: Factors, some: Factors) -> Float[Array, "walker so
 
 
 def _products_of_scores(every: Factors, n: int | None) -> Float[Array, "every some"]:
-    """The centred scores of some of the rows of the kernel's matrix, as in `_product`.
+    """Products of centred scores for some rows of a kernel's matrix, as in `_product`.
 
-    As many rows at a time as are a chunk; all devices' add up to those of the kernel.
+    The rows are treated in chunks. The sum over all devices is the product for the whole kernel.
     """
     n_every, n_rows, n_left = every.a.shape
     row_bytes = n_every * every.b.shape[2] * every.b.dtype.itemsize
@@ -238,7 +238,7 @@ def _flat(leaves: Sequence[Leaf]) -> Vector:
 
 
 def _cut(vector: Vector, shapes: Sequence[tuple[int, ...]]) -> list[Leaf]:
-    """The inverse of `_flat`; what is left over, filled up with zeros, is dropped."""
+    """The inverse of `_flat`; padding at the end is dropped."""
     ends = np.cumsum([math.prod(shape) for shape in shapes])
     parts = jnp.split(vector, ends)
     return [part.reshape(shape) for part, shape in zip(parts, shapes, strict=False)]

@@ -1,7 +1,7 @@
-"""The pmap axis: how arrays lie on the devices, and what is summed over them.
+"""The pmap axis: layout of arrays on devices, and sums over devices.
 
-Where several processes share the walkers, the axis runs over the devices of all of them, and an
-array with a device axis is a process's own part of it.
+If several processes share the walkers, the axis runs over the devices of all processes, and a
+process holds its own part of an array with a device axis.
 """
 
 import math
@@ -26,18 +26,18 @@ Tree = TypeVar("Tree")
 )
 @dataclass(frozen=True)
 class Packed:
-    """A tree of small arrays as one, bit for bit.
+    """A tree of small arrays packed into one array, bit for bit.
 
-    From a GPU every array takes a while to come, however small it is: the numbers of a step, one by
-    one, took longer than a step of a small system.
+    Each transfer from a GPU has a latency, however small the array is. Fetching the numbers of a
+    step one by one took longer than a step of a small system.
     """
 
-    words: Any  # of unsigned integers, on devices or on the host
-    structure: Any  # as `jax.tree.flatten` has it
+    words: Any  # unsigned integers, on devices or on the host
+    structure: Any  # from `jax.tree.flatten`
     kinds: tuple[tuple[tuple[int, ...], str], ...]  # shape and dtype of every leaf
 
     def unpack(self, words: np.ndarray) -> Any:
-        """The tree, of its words on the host."""
+        """The tree, from its words on the host."""
         leaves, first = [], 0
         for shape, name in self.kinds:
             dtype = np.dtype(name)
@@ -49,7 +49,7 @@ class Packed:
 
 
 def pack(tree: Any) -> Packed:
-    """A tree of booleans and numbers of 32 or 64 bits; inside pmap."""
+    """Pack a tree of booleans and of numbers with 32 or 64 bits; inside pmap."""
     leaves, structure = jax.tree.flatten(tree)
     arrays = [jnp.asarray(leaf) for leaf in leaves]
     kinds = tuple((x.shape, x.dtype.name) for x in arrays)
@@ -62,31 +62,31 @@ def _words(x: Array) -> Array:
 
 
 def count() -> int:
-    """Number of devices that share the walkers, those of other processes included."""
+    """Number of devices that share the walkers, including those of other processes."""
     return jax.device_count()
 
 
 def pmap(fn: Callable[..., Any], donate_argnums: tuple[int, ...] = ()) -> Callable[..., Any]:
-    """`fn(sliced, shared)` once per device; only the first argument has a device axis."""
+    """Run `fn(sliced, shared)` once per device; only the first argument has a device axis."""
     return jax.pmap(fn, axis_name=AXIS, in_axes=(0, None), donate_argnums=donate_argnums)
 
 
 def run_once(fn: Callable[..., Tree]) -> Callable[..., Tree]:
-    """`fn` as a program that is called once: on a CPU, in a fifth of the time to compile it."""
+    """`fn` as a program for a single call: on a CPU, compiled in a fifth of the time."""
     options: Any = {"xla_backend_optimization_level": 0} if jax.default_backend() == "cpu" else None
     return jax.jit(fn, compiler_options=options)
 
 
 def _sharding() -> NamedSharding:
-    # The mesh axis carries pmap's own name, so that pmap takes these arrays without moving them.
+    # The mesh axis has pmap's name, so that pmap accepts these arrays without moving them.
     return NamedSharding(Mesh(np.array(jax.local_devices()), (AXIS,)), PartitionSpec(AXIS))
 
 
 def shard(batch: np.ndarray | Array) -> Array:
     """``(walker, …) -> (device, walker / device, …)``, each slice on its device.
 
-    Of all walkers, a process places those of its own devices.
-    Raises ValueError if the devices do not divide the walkers.
+    A process places the walkers of its own devices. Raises ValueError if the number of walkers is
+    not a multiple of the number of devices.
     """
     host = np.asarray(batch)
     n_devices = count()
@@ -98,7 +98,7 @@ def shard(batch: np.ndarray | Array) -> Array:
 
 
 def gather(sharded: np.ndarray | Array) -> np.ndarray:
-    """The inverse of `shard`: all walkers, flat, on the host; a collective of all processes."""
+    """The inverse of `shard`: all walkers on the host; a collective of all processes."""
     if jax.process_count() > 1:
         return unreplicate(_concatenated(sharded, None))
     host = np.asarray(sharded)
@@ -106,19 +106,20 @@ def gather(sharded: np.ndarray | Array) -> np.ndarray:
 
 
 def replicate(tree: Tree) -> Tree:
-    """Every leaf copied to every device of this process, behind a leading device axis."""
+    """Copy each leaf to each device of this process, with a leading device axis."""
     n_devices = jax.local_device_count()
 
     def copies(leaf: Any) -> np.ndarray:  # Any: arrays of NumPy and JAX and plain numbers alike
         host = np.asarray(leaf)
-        # A copy: what JAX need not copy itself it shares, and a shared buffer is donated once only.
+        # A copy: JAX may share a buffer instead of copying, and a shared buffer can be donated only
+        # once.
         return np.array(np.broadcast_to(host, (n_devices, *host.shape)))
 
     return jax.device_put(jax.tree.map(copies, tree), _sharding())
 
 
 def on_each(shapes: Tree) -> Tree:
-    """Of arrays whose slices, one on each device of this process, have these shapes."""
+    """Shapes of arrays whose slices on each device of this process have the given shapes."""
     n_devices, sharding = jax.local_device_count(), _sharding()
 
     def on_all(x: Any) -> Any:  # Any: whatever has a shape and a dtype
@@ -128,7 +129,7 @@ def on_each(shapes: Tree) -> Tree:
 
 
 def unreplicate(tree: Tree) -> Tree:
-    """The first device's copy of every leaf, on the host; of what is `Packed`, its tree."""
+    """The first device's copy of each leaf, on the host; `Packed` trees are unpacked."""
 
     def take(leaf: Any) -> Any:
         if isinstance(leaf, Packed):
@@ -138,7 +139,7 @@ def unreplicate(tree: Tree) -> Tree:
     def is_packed(leaf: Any) -> bool:
         return isinstance(leaf, Packed)
 
-    # All transfers are begun before the first one is waited for.
+    # Start all transfers before waiting for the first.
     host = jax.device_get(jax.tree.map(lambda leaf: leaf.addressable_data(0), tree))
     return jax.tree.map(take, host, is_leaf=is_packed)
 
@@ -154,35 +155,35 @@ def total(tree: Tree) -> Tree:
 
 
 def largest(x: Array) -> Array:
-    """Element by element the largest of all devices; inside pmap."""
+    """Elementwise maximum over all devices; inside pmap."""
     return jax.lax.pmax(x, AXIS)
 
 
 def index() -> Array:
-    """Which of the devices this is, from 0; inside pmap."""
+    """Number of this device, from 0; inside pmap."""
     return jax.lax.axis_index(AXIS)
 
 
 def concatenate(x: Array) -> Array:
-    """The slices of all devices one behind the other, on each of them; inside pmap."""
+    """The slices of all devices, concatenated, on each device; inside pmap."""
     return jax.lax.all_gather(x, AXIS, tiled=True)
 
 
 def rows_to_columns(x: Array) -> Array:
-    """``(own rows, columns) -> (all rows, own columns)``, filled up with zeros; inside pmap."""
+    """``(own rows, columns) -> (all rows, own columns)``, padded with zeros; inside pmap."""
     n_devices = total(1)
     padded = jnp.pad(x, ((0, 0), (0, -x.shape[1] % n_devices)))
     return jax.lax.all_to_all(padded, AXIS, split_axis=1, concat_axis=0, tiled=True)
 
 
 def own_walkers(n_own: int) -> Array:
-    """The numbers of this device's walkers among those of all devices; inside pmap."""
+    """The numbers of this device's walkers among all walkers; inside pmap."""
     return index() * n_own + jnp.arange(n_own)
 
 
 def all_finite(tree: Any) -> Array:
-    """True if every number in the tree is finite on every device; inside pmap."""
-    # Of one array: a test for each of many leaves takes longer to compile.
+    """Whether each number in the tree is finite on each device; inside pmap."""
+    # One test of one array compiles faster than a test for each of many leaves.
     numbers = [jnp.ravel(leaf) for leaf in jax.tree.leaves(tree)]
     local = jnp.all(jnp.isfinite(jnp.concatenate(numbers)))
     return jax.lax.pmin(local.astype(jnp.int32), AXIS) == 1

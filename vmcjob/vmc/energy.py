@@ -1,4 +1,4 @@
-"""From local energies of a batch to energy, variance and the gradient's weights."""
+"""Local energies of a batch, their moments, clipping and centring."""
 
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -28,10 +28,10 @@ def make_local_energies(
     key: Array,
     chunk_divisor: int = 1,
 ) -> LocalEnergies:
-    """Local energies of a batch as a function of its parameters and walkers; for use in pmap.
+    """Local energies of a batch as a function of parameters and walkers; for use in pmap.
 
-    As many walkers at a time as memory takes; should that be too many, a `chunk_divisor` makes them
-    fewer. Each has its own share of the step's `key`.
+    Walkers are treated in chunks that fit the memory; `chunk_divisor` makes the chunks smaller.
+    Each walker has its own key, derived from the step's `key`.
     """
 
     def local_energies(params: Params, r: Float[Array, "walker elec 3"]) -> Float[Array, " walker"]:
@@ -48,8 +48,8 @@ def make_local_energies(
 def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:
     """Unclipped energy and variance over all devices; inside pmap.
 
-    The variance is centred before it is squared: the difference of two large means would lose
-    float32's digits exactly where a good wave function makes it small.
+    Deviations are squared after centring. A difference of two large means would lose float32's
+    digits just when a good wave function makes the variance small.
     """
     energy = devices.mean(jnp.mean(e_loc))
     return EnergyMoments(energy, devices.mean(jnp.mean((e_loc - energy) ** 2)))
@@ -57,9 +57,9 @@ def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:
 
 @dataclass(frozen=True)
 class Clipping:
-    """Holds local energies within `width` mean absolute deviations of their centre.
+    """Clip local energies to `width` mean absolute deviations around their centre.
 
-    For gradients only (arXiv:1909.02487, appendix). About the median, a few walkers near a node do
+    For gradients only (arXiv:1909.02487, appendix). Around the median, a few walkers near a node do
     not move the window.
     """
 
@@ -69,7 +69,7 @@ class Clipping:
     def apply(
         self, e_loc: Float[Array, " walker"]
     ) -> tuple[Float[Array, " walker"], Float[Array, ""]]:
-        """The clipped batch of this device; how many walkers of all devices changed; in pmap."""
+        """The clipped batch, and the number of changed walkers on all devices; in pmap."""
         if self.centre == "median":
             centre = jnp.median(devices.concatenate(e_loc))
         else:
@@ -83,8 +83,8 @@ class Clipping:
 def centred(x: Float[Array, " walker"]) -> Float[Array, " walker"]:
     """Deviations from the mean over all devices; inside pmap.
 
-    Centred twice: what rounding left of a large mean is gone only after the second pass, and would
-    otherwise count in full wherever the deviations weight something that has a large mean itself.
+    Centred twice: the first pass leaves the rounding error of a large mean. This error would count
+    in full where deviations are weights for numbers with a large mean.
     """
     once = x - devices.mean(jnp.mean(x))
     return once - devices.mean(jnp.mean(once))

@@ -1,19 +1,19 @@
-"""The linear system of SR in sample space, (O Oᵀ + λ) w = b, in the type of the scores.
+"""The linear system of SR in sample space, (O Oᵀ + λ) w = b, solved in the type of the scores.
 
-O Oᵀ has as many rows as there are walkers, of all devices, and is singular: along their mean, as
-scores O are centred, and wherever walkers outnumber parameters. What rounding leaves of its zero
-eigenvalues, about 1e-7 of the largest ones in float32, may be as large as λ. Its Cholesky factor,
-shifted further where there is none, is therefore only the preconditioner of conjugate gradients on
-O (Oᵀ v) + λ v, which squares nothing: some iterations, each of which reads the scores twice, stand
-for a product in float64.
+O Oᵀ has one row per walker of all devices. It is singular: along the mean, because scores are
+centred, and if there are more walkers than parameters. In float32, rounding turns its zero
+eigenvalues into about 1e-7 of the largest ones, which may be as large as λ. Its Cholesky factor,
+shifted further if there is none, is therefore only the preconditioner of conjugate gradients on O
+(Oᵀ v) + λ v, which squares nothing. Some iterations, each of which reads the scores twice, replace
+a product in float64.
 
-Few eigenvalues are larger than λ where many walkers see the same few things. A part of the matrix
-knows these: an eighth of its columns then makes a preconditioner (Nyström's), and ten iterations
-take the place of the other columns and their factorisation. Should the others be unlike that part,
-so that the iterations do not arrive, all of the matrix is factorised after all.
+If many walkers see the same few things, few eigenvalues are larger than λ, and a part of the matrix
+determines these. Then an eighth of the columns makes a preconditioner (Nyström's), and about ten
+iterations replace the other columns and their factorisation. If the iterations do not converge,
+because other walkers differ from this part, the full matrix is factorised after all.
 
-Wanted is the direction Oᵀ w, and w is up to |b| / λ long where no scores explain b: its rounding
-alone would show in the product. So the iterations carry along the direction instead of w, and mend
+The result is the direction Oᵀ w. If no scores explain b, w has a length of up to |b| / λ, and its
+rounding would show in the product. So the iterations carry the direction instead of w, and correct
 its rounding as part of the residual b − λ w − O (Oᵀ w).
 """
 
@@ -31,28 +31,29 @@ from vmcjob.vmc.centred_scores import HIGHEST, CentredScores, EveryWalker, Gram,
 Made = TypeVar("Made")
 
 TOLERANCE = 1e-6
-"""Of the residual, relative to b."""
+"""Largest residual, relative to b."""
 MAX_ITERATIONS = 30
 MAX_SHIFTS = 8
 
 MIN_WALKERS = 1024
-"""From which on a part of the Gram matrix is tried: of fewer, all of it costs little."""
+"""Fewest walkers for which a part of the Gram matrix is tried; with fewer, all of it is cheap."""
 PART = 8
-"""As many columns are tried as this goes into the number of walkers; as many pivots judge them."""
+"""The first 1 / PART of the columns are tried, and the last 1 / PART of their pivots judge them."""
 MAX_LEFT = 400.0
-"""Of the trace, in λ, that may be left: up to there, some twenty iterations cost less than G."""
+"""Largest remaining trace, in λ: up to it, some twenty iterations cost less than G."""
 SAFETY = 4.0
-"""Rounding that the diagonal of a part may have."""
+"""Shift of the diagonal of a part, in units of its rounding."""
 
 
 class SolvedGram(NamedTuple):
-    """Oᵀ (O Oᵀ + λ)⁻¹ b, and how it was come by."""
+    """Oᵀ (O Oᵀ + λ)⁻¹ b, with facts about its computation."""
 
     direction: Parts
-    condition: Float[Array, ""]  # lower bound of that of the matrix plus λ, and plus its shift
-    shift: Float[Array, ""]  # its diagonal had beyond λ, as there was no Cholesky factor without
-    iterations: Float[Array, ""]  # of CG
-    has_arrived: Bool[Array, ""]  # the residual is as small as it should be
+    # lower bound of the condition number of the matrix plus λ, plus shift
+    condition: Float[Array, ""]
+    shift: Float[Array, ""]  # added to the diagonal beyond λ, where a Cholesky factor needed this
+    iterations: Float[Array, ""]  # iterations of CG
+    has_arrived: Bool[Array, ""]  # whether CG converged
 
 
 def solve_gram(scores: CentredScores, rhs: EveryWalker, damping: float | Array) -> SolvedGram:
@@ -69,7 +70,7 @@ def solve_gram(scores: CentredScores, rhs: EveryWalker, damping: float | Array) 
         return _solved(scores, damping, _nystrom(scores, damping, lower), rhs)
 
     found = jax.lax.cond(is_enough, by_part, partial(_nothing_like, by_part))
-    # What some walkers promise, others that are unlike them need not keep.
+    # If CG with the Nyström preconditioner did not converge, factorise the full Gram matrix.
     return jax.lax.cond(found.has_arrived, lambda: found, by_whole)
 
 
@@ -83,12 +84,12 @@ def _solved(
 
 
 def _nothing_like(make: Callable[[], Made]) -> Made:
-    """What would be made, but zeros."""
+    """Zeros in the shapes that `make` would return."""
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(make))
 
 
 class _Nystrom(NamedTuple):
-    """B Bᵀ + λ for a Gram matrix plus λ."""
+    """The approximation B Bᵀ + λ of a Gram matrix plus λ."""
 
     transposed: Float[Array, "some every"]  # Bᵀ
     upper: Float[Array, "some some"]  # Cholesky factor of Bᵀ B + λ
@@ -96,12 +97,15 @@ class _Nystrom(NamedTuple):
 
     @property
     def condition(self) -> Float[Array, ""]:
-        """As in `SolvedGram`: the smallest eigenvalue is λ, that of what centred scores lack."""
+        """Lower bound of the condition number (`SolvedGram`); the smallest eigenvalue is λ.
+
+        Centred scores are singular, so λ is an eigenvalue.
+        """
         return jnp.max(jnp.diagonal(self.upper)) ** 2 / self.damping
 
     @property
     def shift(self) -> Float[Array, ""]:
-        """As in `SolvedGram`: none is needed."""
+        """Zero: no shift is needed (`SolvedGram`)."""
         return jnp.zeros_like(self.damping)
 
     def solve(self, v: EveryWalker) -> EveryWalker:
@@ -114,11 +118,11 @@ class _Nystrom(NamedTuple):
 def _try_part(
     scores: CentredScores, damping: float | Array
 ) -> tuple[Float[Array, "some some"], Bool[Array, ""]]:
-    """Cholesky's factor of the Gram matrix of some walkers, and whether they say enough.
+    """Cholesky factor of the Gram matrix of some walkers, and whether these walkers are enough.
 
-    A pivot is what the walkers before leave of a walker's diagonal element. The last ones tell
-    about what all of them leave of the trace of O Oᵀ: over λ, a bound of the condition number that
-    is left to the iterations.
+    A pivot is the part of a walker's diagonal element that earlier walkers do not explain. The last
+    pivots estimate how much of the trace of O Oᵀ all of them leave unexplained. Divided by λ, this
+    is a bound of the condition number for the iterations.
     """
     n_every = len(scores.columns)
     n = n_every // PART
@@ -132,7 +136,9 @@ def _try_part(
 def _nystrom(
     scores: CentredScores, damping: float | Array, lower: Float[Array, "some some"]
 ) -> _Nystrom:
-    """With G = O Oᵀ and some walkers Ω: G Ω (Ωᵀ G Ω)⁻¹ Ωᵀ G = B Bᵀ (arXiv:2110.02820).
+    """B Bᵀ = G Ω (Ωᵀ G Ω)⁻¹ Ωᵀ G, an approximation of G = O Oᵀ by some walkers Ω.
+
+    See arXiv:2110.02820.
 
     Args:
         scores: O.
@@ -148,14 +154,14 @@ def _nystrom(
 
 
 class _Factored(NamedTuple):
-    """A Cholesky factor U of a Gram matrix plus λ, plus a shift: Uᵀ U."""
+    """The Cholesky factor U of a Gram matrix plus λ plus shift: Uᵀ U."""
 
     upper: Gram
     shift: Float[Array, ""]
 
     @property
     def condition(self) -> Float[Array, ""]:
-        """As in `SolvedGram`: at least max U_ii² / min U_ii²."""
+        """Lower bound of the condition number (`SolvedGram`), max U_ii² / min U_ii²."""
         diagonal = jnp.diagonal(self.upper)
         return (jnp.max(diagonal) / jnp.min(diagonal)) ** 2
 
@@ -165,10 +171,10 @@ class _Factored(NamedTuple):
 
 
 def _factorise(gram: Gram, damping: float | Array) -> _Factored:
-    """G + λ + shift factorised, with no shift if that is enough; of G, the upper triangle counts.
+    """The factor of G + λ + shift, with shift 0 if possible; reads the upper triangle of G.
 
-    What LAPACK calls the lower factor of a matrix that lies column by column is the upper one of
-    the same matrix row by row: so nothing is transposed on its way there and back.
+    LAPACK's lower factor of a matrix in column order is the upper factor of the same matrix in row
+    order, so nothing is transposed before or after.
     """
     trace = jnp.trace(gram)
     least = jnp.finfo(gram.dtype).eps * trace
@@ -180,7 +186,7 @@ def _factorise(gram: Gram, damping: float | Array) -> _Factored:
     def has_failed(tried: tuple[Array, _Factored]) -> Bool[Array, ""]:
         n_shifts, factored = tried
         is_whole = jnp.all(jnp.isfinite(jnp.diagonal(factored.upper)))
-        # A sum that is not a number is none of the shift's business.
+        # If the trace is not a number, no shift helps.
         return ~is_whole & jnp.isfinite(trace) & (n_shifts < MAX_SHIFTS)
 
     def shifted_further(tried: tuple[Array, _Factored]) -> tuple[Array, _Factored]:
@@ -194,13 +200,13 @@ def _factorise(gram: Gram, damping: float | Array) -> _Factored:
 
 
 class _Iterate(NamedTuple):
-    """Conjugate gradients after some iterations; w itself is of no use to anybody."""
+    """State of conjugate gradients after some iterations; w itself is not needed."""
 
     direction: Parts  # Oᵀ w
     residual: EveryWalker
     search: EveryWalker
-    product: Float[Array, ""]  # of the residual and the preconditioned one
-    n_iterations: Array  # -1 before the preconditioner's own solution
+    product: Float[Array, ""]  # scalar product of the residual and the preconditioned residual
+    n_iterations: Array  # -1 before the solution by the preconditioner alone
 
 
 def _conjugate_gradients(
@@ -209,9 +215,10 @@ def _conjugate_gradients(
     precondition: Callable[[EveryWalker], EveryWalker],
     rhs: EveryWalker,
 ) -> _Iterate:
-    """From where the preconditioner alone leads on (Saad, Iterative Methods, algorithm 9.1).
+    """Conjugate gradients, beginning at the preconditioner's solution.
 
-    What the preconditioner finds is an iteration of the same loop, number 0: one copy to compile.
+    (Saad, Iterative Methods, algorithm 9.1.) The preconditioner's solution is iteration 0 of the
+    same loop, so the loop is compiled once.
     """
     limit = TOLERANCE * jnp.linalg.norm(rhs)
 
@@ -222,7 +229,7 @@ def _conjugate_gradients(
     def iterate(now: _Iterate) -> _Iterate:
         transposed = scores.apply_transpose(now.search)
         image = scores.apply(transposed) + damping * now.search
-        is_first = now.n_iterations < 0  # as far as the preconditioner says, from nothing
+        is_first = now.n_iterations < 0  # a full step along the preconditioner's solution
         length = jnp.where(is_first, 1.0, now.product / jnp.vdot(now.search, image))
         residual = now.residual - length * image
         better = precondition(residual)

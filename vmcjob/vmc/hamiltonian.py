@@ -1,4 +1,4 @@
-"""The Hamiltonian of one walker as a list of terms, and those of a molecule."""
+"""The Hamiltonian of one walker as a sum of terms, and the terms of a molecule."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from vmcjob.vmc.wavefunction import log_modulus
 
 @runtime_checkable
 class Term(Protocol):
-    """A part of the Hamiltonian: what it contributes to the local energy of one walker."""
+    """A term of the Hamiltonian: its contribution to the local energy of one walker."""
 
     def __call__(
         self,
@@ -28,13 +28,13 @@ class Term(Protocol):
         nuclei: Nuclei,
         key: Array,
     ) -> Float[Array, ""]:
-        """(Tψ)(r) / ψ(r) in hartree; `key` is this walker's and this term's own in every step."""
+        """(Tψ)(r) / ψ(r) in hartree; `key` is unique for walker, term and step."""
         ...
 
 
 @runtime_checkable
 class DifferentialTerm(Term, Protocol):
-    """A term that takes derivatives of log|ψ|, and hands them on to whoever wants them too."""
+    """A term that takes derivatives of log|ψ|, and can also return them for other uses."""
 
     def with_jet(
         self,
@@ -43,21 +43,21 @@ class DifferentialTerm(Term, Protocol):
         r: Float[Array, "elec 3"],
         nuclei: Nuclei,
     ) -> tuple[Float[Array, ""], fwdlap.Jet]:
-        """The same energy, and log|ψ| with its gradient and its Laplacian."""
+        """The energy of `Term`, and log|ψ| with its gradient and Laplacian."""
         ...
 
 
 class LocalEnergy(NamedTuple):
-    """What a Hamiltonian finds at one walker."""
+    """The local energy of one walker and its parts."""
 
     total: Float[Array, ""]  # hartree
-    terms: Mapping[str, Float[Array, ""]]  # hartree; by the terms' names
+    terms: Mapping[str, Float[Array, ""]]  # hartree; by name of the term
     jet: fwdlap.Jet | None  # log|ψ|, ∇log|ψ| and ∇²log|ψ|, if a term took derivatives
 
 
 @dataclass(frozen=True)
 class Hamiltonian:
-    """A sum of terms, by their names."""
+    """A sum of terms by name."""
 
     terms: Mapping[str, Term]
 
@@ -69,9 +69,9 @@ class Hamiltonian:
         nuclei: Nuclei,
         key: Array,
     ) -> LocalEnergy:
-        """(Hψ)(r) / ψ(r) of one walker, and what it is made of.
+        """(Hψ)(r) / ψ(r) of one walker, and its parts.
 
-        Every term has a key of its own, folded from the walker's.
+        Each term has its own key, folded from the walker's.
         """
         energies, jet = {}, None
         for number, (name, term) in enumerate(self.terms.items()):
@@ -87,14 +87,14 @@ class Hamiltonian:
 class Kinetic:
     """Kinetic energy (a `DifferentialTerm`).
 
-    With L = log|ψ|, which neither under- nor overflows,
+    With L = log|ψ|, which neither underflows nor overflows,
 
         T_loc = −½ Σ_i ( ∇_i² L + |∇_i L|² ),
 
     and one forward pass yields both terms (arXiv:2307.08214).
 
-    Not finite at nodes and coalescence points. This term neither clips nor replaces; clipping is
-    for gradients and belongs to `energy.clip`.
+    Not finite at nodes and coalescence points. This term neither clips nor replaces numbers;
+    `energy.Clipping` clips for gradients only.
     """
 
     def __call__(
@@ -124,7 +124,7 @@ class Kinetic:
 def electron_electron(
     psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
 ) -> Float[Array, ""]:
-    """Σ_{i<j} 1/|r_i − r_j|; infinite where two electrons meet."""
+    """Σ_{i<j} 1/|r_i − r_j|; infinite if two electrons coincide."""
     del psi, params, nuclei, key
     return _repulsion(r, jnp.ones(r.shape[0], r.dtype))
 
@@ -132,7 +132,7 @@ def electron_electron(
 def electron_nucleus(
     psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
 ) -> Float[Array, ""]:
-    """−Σ_{iI} Z_I/|r_i − R_I|; infinite where an electron is at a nucleus."""
+    """−Σ_{iI} Z_I/|r_i − R_I|; infinite if an electron is at a nucleus."""
     del psi, params, key
     distances = jnp.linalg.norm(r[:, None] - nuclei.positions, axis=-1)
     return -jnp.sum(nuclei.charges / distances)
@@ -156,7 +156,7 @@ KINETIC, V_EE, V_EN, V_NN = "kinetic", "v_ee", "v_en", "v_nn"
 
 
 def molecular_hamiltonian() -> Hamiltonian:
-    """Electrons and clamped nuclei, and what is between them, in the non-relativistic limit."""
+    """Non-relativistic Hamiltonian of electrons and clamped nuclei, with Coulomb interactions."""
     terms: dict[str, Term] = {
         KINETIC: Kinetic(),
         V_EE: electron_electron,

@@ -1,15 +1,16 @@
-"""K-FAC: the natural gradient with a Fisher matrix of blocks that are easy to invert.
+"""K-FAC: the natural gradient with a block-diagonal Fisher matrix that is cheap to invert.
 
-With the scores O of the walkers, not centred, and every block by itself,
+With the scores O of the walkers, not centred, and each block by itself,
 
     F = 2 ⟨O Oᵀ⟩,    g = ⟨(E_loc − ⟨E_loc⟩) O⟩ + l θ,    d = (F + l + λ)⁻¹ g,    δθ = −η d + μ δθ₀
 
-where δθ₀ is the update before. The block of a dense layer is taken to be the Kronecker product of
-the second moments of what goes in and of what comes back (arXiv:1503.05671; shared by electrons or
-pairs, arXiv:1806.00250; in VMC, arXiv:1909.02487, section II D). F is the Fisher matrix of a normal
-distribution of variance ½ about log|ψ|, as kfac-jax and the published settings of VMC have it, so
-that λ here is 2 λ of SR, and η is 2 η of SR. From samples of that distribution instead, F is
-2 ⟨x² O Oᵀ⟩ with a standard normal number x for every walker: the same on average.
+where δθ₀ is the previous update. The block of a dense layer is approximated by the Kronecker
+product of second moments: of its inputs, and of the gradients at its outputs (arXiv:1503.05671;
+shared by electrons or pairs, arXiv:1806.00250; in VMC, arXiv:1909.02487, section II D).
+
+F is the Fisher matrix of a normal distribution of variance ½ around log|ψ|, as in kfac-jax and in
+published settings of VMC. So λ here is 2 λ of SR, and η is 2 η of SR. From samples of that
+distribution, F is 2 ⟨x² O Oᵀ⟩ with a standard normal number x for each walker: the same on average.
 """
 
 from collections.abc import Mapping
@@ -30,27 +31,27 @@ from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.scores import Vector, lazy_scores
 from vmcjob.vmc.streams import device_key, stream_key
 
-# Of kfac-jax's other modes, "…_curvature_prop" and "ggn_exact" have the numbers of "fisher_exact",
-# for log|ψ| is one number, and blocks are made of squares of what comes back from it for a walker;
-# "fisher_empirical" wants targets, and log|ψ| has none.
+# Other modes of kfac-jax are left out. "…_curvature_prop" and "ggn_exact" give the numbers of
+# "fisher_exact", because log|ψ| is one number, and blocks are squares of its gradient for one
+# walker. "fisher_empirical" needs targets, which log|ψ| does not have.
 EstimationMode = Literal["fisher_exact", "fisher_gradients"]
 
 
 class KfacState(NamedTuple):
-    """Moving averages of the factors, their inverses where these are kept, and the last update."""
+    """Moving averages of the factors, their inverses if these are kept, and the last update."""
 
-    blocks: Any  # kfac-jax's own: a tuple with a pytree of arrays for every block
+    blocks: Any  # of kfac-jax: a tuple with a pytree of arrays for each block
     velocity: Vector  # δθ₀
-    damping: Array | None  # λ of the next step, where it is adapted
+    damping: Array | None  # λ of the next step, if it is adapted
 
 
 class Asked(NamedTuple):
-    """What a proposal was made from, and the blocks after it."""
+    """The input of a proposal, and the blocks after it."""
 
     params: Params
     batch: Batch
     blocks: Any
-    damping: Array | None  # λ, where it is adapted
+    damping: Array | None  # λ, if it is adapted
 
 
 @dataclass(frozen=True)
@@ -59,14 +60,15 @@ class Kfac:
 
     Args:
         log_psi: one walker's log|ψ|.
-        n_electrons: of one walker; its score is traced before there is a walker.
-        damping: λ, by a schedule, or adapted to how far the steps can be trusted.
+        n_electrons: of one walker, to trace its score before walkers exist.
+        damping: λ, from a schedule, or adapted to the quality of the steps.
         momentum: μ, below 1.
         curvature_decay: weight of the past in the moving averages of a block, below 1.
-        inverse_period: steps between two inversions of the blocks; most keep their λ meanwhile.
+        inverse_period: steps between two inversions of the blocks; λ of a block is fixed in
+            between.
         is_inverse_exact: whether λ is added to a block's eigenvalues, or to those of its factors.
         estimation_mode: of F, in kfac-jax's words: exact, or from samples.
-        burn_in: first steps, which measure F and move nothing.
+        burn_in: first steps, which measure F without changing parameters.
         l2: l, weight of the penalty ½ l ‖θ‖², in hartree.
         seed, stream: of the samples; see `streams.stream_key`.
     """
@@ -91,17 +93,17 @@ class Kfac:
 
     @property
     def metric(self) -> Metric:
-        """F + l + λ, in which d is the steepest: |d|² is dᵀ g. Momentum is not limited."""
+        """F + l + λ, in which d is the steepest direction: |d|² is dᵀ g. Momentum is free."""
         return "curvature"
 
     def init(self, params: Params) -> KfacState:
-        """Averages of nothing; no update yet."""
+        """The state without averages and without an update."""
         flat, _ = ravel_pytree(params)
         r = self._any_walkers(params)
         curvature = make_curvature(self.log_psi, params, r)
         kept = -1 if self.inverse_period > 1 else None
         state = curvature.init(
-            rng=jax.random.key(0),  # for blocks that start at random; ours start at zero
+            rng=jax.random.key(0),  # for blocks with a random start; blocks here start at zero
             func_args=(params, r),
             exact_powers_to_cache=kept if self.is_inverse_exact else None,
             approx_powers_to_cache=None if self.is_inverse_exact else kept,
@@ -113,7 +115,7 @@ class Kfac:
         return KfacState(state.blocks_states, jnp.zeros_like(flat), damping)
 
     def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
-        """The direction d, and μ δθ₀ beside it; inside pmap. See `Optimizer.propose`."""
+        """The direction d and the drift μ δθ₀; inside pmap. See `Optimizer.propose`."""
         flat, unravel = ravel_pytree(params)
         scores = lazy_scores(self.log_psi, params, batch.r)
         of_energy = devices.mean(scores.apply_transpose(batch.deviations) / batch.r.shape[0])
@@ -134,7 +136,7 @@ class Kfac:
         )
 
     def remember(self, proposal: Proposal, made: Made) -> KfacState:
-        """The step, as momentum; and the damping, judged by the part of the step along d."""
+        """The step as momentum, and the damping, judged by the part of the step along d."""
         asked, eta, damping = proposal.memory, made.eta, None
         if isinstance(self.damping, Adaptation):
             predicted = eta * (1.0 - 0.5 * eta / made.rate) * proposal.square
@@ -143,10 +145,10 @@ class Kfac:
         return KfacState(asked.blocks, made.delta, damping)
 
     def describe_blocks(self, params: Params) -> dict[str, str]:
-        """For every array of parameters, by its path, the name of its block; traced, not computed.
+        """The name of the block of each array of parameters, by path; traced, not computed.
 
-        "Kronecker" in it marks a dense layer, "ScaleAndShift" an array whose block is made of its
-        scores. "Naive" would mark what kfac-jax could not place.
+        "Kronecker" in a name means a dense layer; "ScaleAndShift" means a block made from the
+        scores of the array. "Naive" would mean that kfac-jax did not recognise the array.
         """
         return name_blocks(make_curvature(self.log_psi, params, self._any_walkers(params)), params)
 
@@ -157,7 +159,7 @@ class Kfac:
     def _precondition(
         self, params: Params, before: Any, batch: Batch, gradient: Params, damping: Array
     ) -> tuple[Any, Params]:
-        """The blocks after this batch, from those `before`; (F + l + λ)⁻¹ g with them."""
+        """The blocks after this batch, from the blocks `before`, and (F + l + λ)⁻¹ g with them."""
         r, step = batch.r, batch.step
         curvature = make_curvature(self.log_psi, params, r)
         weight = self.l2 + damping

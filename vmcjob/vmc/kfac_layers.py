@@ -1,6 +1,6 @@
-"""How kfac-jax sees a wave function: which parameters are a dense layer, and what the rest are.
+"""Registration of a wave function with kfac-jax: its dense layers and its other parameters.
 
-All that this project knows about the inside of kfac-jax is here.
+All knowledge about the inside of kfac-jax is in this module.
 """
 
 import dataclasses
@@ -20,23 +20,23 @@ from jaxtyping import Float
 from vmcjob.vmc.contracts import LogPsi, Params
 
 MAX_FULL_BLOCK = 1024
-"""Parameters of one array that get a matrix of their own; more get its diagonal alone."""
+"""Largest number of parameters in an array with a full block; larger arrays get a diagonal."""
 
 
 _RENAMED = r"jax\.core\.\w+ is deprecated"
 
 
 class KfacUnavailableError(ValueError):
-    """There is no kfac-jax, or not one that works with the installed JAX."""
+    """kfac-jax is missing, or does not work with the installed JAX."""
 
 
 def load() -> ModuleType:
-    """kfac-jax, repaired if need be; KfacUnavailableError where no small repair would do."""
-    # Version 0.0.8 names, at import and when it traces, what JAX is about to rename or remove.
+    """kfac-jax, repaired if necessary; KfacUnavailableError if it does not work."""
+    # Version 0.0.8 uses, at import and when it traces, names that JAX is about to rename or remove.
     warnings.filterwarnings("ignore", _RENAMED, DeprecationWarning, module="kfac_jax")
     try:
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", _RENAMED, DeprecationWarning)  # by what it imports
+            warnings.filterwarnings("ignore", _RENAMED, DeprecationWarning)  # from its own imports
             warnings.filterwarnings("ignore", ".*jax_pmap_shmap_merge", DeprecationWarning)
             import kfac_jax
             from kfac_jax._src import tag_graph_matcher
@@ -52,14 +52,17 @@ def load() -> ModuleType:
 
 
 def is_repair_needed() -> bool:
-    """Whether JAX has an equation's parameters in one part (0.9.2), where kfac-jax expects two."""
+    """Whether JAX returns an equation's parameters as one dict (from 0.9.2), unlike before.
+
+    kfac-jax expects two parts.
+    """
     return isinstance(lax.neg_p.get_bind_params({}), dict)
 
 
 def evaluate_equation(equation: Any, inputs: Sequence[Any]) -> Sequence[Any]:
-    """Outputs of one equation of a traced function, as kfac-jax 0.0.8 has it for JAX < 0.9.2.
+    """Outputs of one equation of a traced function; replaces kfac-jax's, which needs JAX < 0.9.2.
 
-    `Any`: equations have no public type, and inputs are arrays and tracers alike.
+    `Any`, because equations have no public type, and inputs may be arrays or tracers.
     """
     with jax.extend.source_info_util.user_context(equation.source_info.traceback):
         parameters = equation.primitive.get_bind_params(equation.params)
@@ -72,12 +75,12 @@ def make_curvature(
     params: Params,
     r: Float[Array | jax.ShapeDtypeStruct, "walker elec 3"],
 ) -> Any:
-    """The `kfac_jax.BlockDiagonalCurvature` of a batch, its blocks settled.
+    """The `kfac_jax.BlockDiagonalCurvature` of a batch, with final blocks.
 
-    A dense layer that an electron, a pair or a walker goes through is a Kronecker-factored block,
-    kernel and bias together. Every other array of parameters is handed to each walker as a copy of
-    its own, so that its block is made of the walkers' scores. kfac-jax left alone would square
-    their sum, which grows with the number of walkers and depends on how devices share them.
+    A dense layer that acts on electrons, pairs or a walker is a Kronecker-factored block of kernel
+    and bias. Every other array of parameters is copied for each walker, so that its block is made
+    from the walkers' scores. Without the copies, kfac-jax would square the sum of the scores, which
+    grows with the number of walkers and depends on their distribution over devices.
 
     Args:
         log_psi: one walker's log|ψ|.
@@ -97,7 +100,7 @@ def make_curvature(
 
 
 def name_blocks(curvature: Any, params: Params) -> dict[str, str]:
-    """The class of the block that every array of parameters belongs to, by its path."""
+    """The class of the block of each array of parameters, by the array's path."""
     names = [keystr(path, simple=True, separator="/") for path, _ in tree_leaves_with_path(params)]
     blocks = {
         names[index]: type(block).__name__
@@ -136,9 +139,9 @@ def _block_of_copies(tag: Any) -> Any:
 
 
 def _patterns() -> tuple[Any, ...]:
-    """What kfac-jax knows to be a dense layer, and what flax makes of one under `vmap`.
+    """kfac-jax's patterns of dense layers, and the pattern of a flax layer under `vmap`.
 
-    There the bias is given the axes of one walker first and the axis of walkers after.
+    In the latter, the bias first gets the axes of one walker, and then the axis of walkers.
     """
     from kfac_jax._src import tag_graph_matcher
 

@@ -1,13 +1,14 @@
 """Dense layers of a wave function, whose scores are products of two small factors.
 
-The score of a layer's kernel is what the backward pass does last,
+The score of a layer's kernel is the last product of the backward pass,
 
     ∂ log|ψ|/∂W = Σ_k x_k g_kᵀ,
 
-summed over the rows k that a walker sends through the layer (its electrons, its pairs, or one), of
-what goes in, x, and of how log|ψ| answers what comes out, g. So two walkers' scores of W have the
-scalar product Σ_kl (x_k · x'_l) (g_k · g'_l): where rows are few and W is large, that is sooner
-found than by the scores themselves (arXiv:2206.08720, section 3); and so is any product with them.
+summed over the rows k that a walker sends through the layer (its electrons, its pairs, or one row).
+x_k is the input of row k, and g_k the derivative of log|ψ| with respect to its output. So the
+scalar product of two walkers' scores of W is Σ_kl (x_k · x'_l) (g_k · g'_l). If rows are few and W
+is large, this is cheaper than using the scores themselves (arXiv:2206.08720, section 3). The same
+holds for other products with scores.
 """
 
 import math
@@ -23,14 +24,14 @@ from jaxtyping import Float
 from vmcjob.vmc.contracts import LogPsi, Params
 
 Leaf = Float[Array, "..."]
-"""One of the arrays of parameters, or something of its shape."""
+"""One of the arrays of parameters, or an array of the same shape."""
 
 MIN_GAIN = 4.0
-"""A kernel is left as factors if its score has so many times as many numbers as they have."""
+"""Smallest ratio of the sizes of score and factors at which a kernel's score stays factors."""
 
 
 class Factors(NamedTuple):
-    """Of one kernel's scores, for one walker or, with an axis more, for several: Σ_k a_k b_kᵀ."""
+    """The factors of one kernel's score Σ_k a_k b_kᵀ, for one walker or a batch of walkers."""
 
     a: Float[Array, "*walker row left"]
     b: Float[Array, "*walker row right"]
@@ -38,13 +39,13 @@ class Factors(NamedTuple):
 
 @dataclass(frozen=True)
 class Kernel:
-    """One of the arrays of parameters, and the matrix that its score is a product of factors as.
+    """An array of parameters, and the matrix whose score is a product of two factors.
 
     Args:
-        leaf: which of the arrays it is.
-        axes: of the product, those of a and those of b.
-        order: brings these axes into the order that the array has.
-        shape: of the matrix.
+        leaf: index of the array.
+        axes: axes of the product: those of a, then those of b.
+        order: permutation from these axes to the order of the array.
+        shape: shape of the matrix.
     """
 
     leaf: int
@@ -53,7 +54,7 @@ class Kernel:
     shape: tuple[int, int]
 
     def to_matrix(self, leaf: Leaf) -> Float[Array, "left right"]:
-        """An array as the matrix."""
+        """An array, reshaped to the matrix."""
         back = sorted(range(leaf.ndim), key=self.order.__getitem__)
         return leaf.transpose(back).reshape(self.shape)
 
@@ -63,15 +64,15 @@ class Kernel:
 
 
 class SplitGradient(NamedTuple):
-    """∂ log|ψ|/∂θ of one walker, part of it not multiplied out."""
+    """∂ log|ψ|/∂θ of one walker, with some products left as factors."""
 
     kernels: tuple[Kernel, ...]
     evaluate: Callable[[Params, Array], tuple[list[Leaf], list[Factors]]]
-    """All other arrays, and the factors of the kernels."""
+    """Gradients of all other arrays, and the factors of the kernels."""
 
 
 def split_gradient(log_psi: LogPsi, params: Params, r: Float[Array, "elec 3"]) -> SplitGradient:
-    """The gradient of one walker, without those products that are larger than their factors.
+    """The gradient of one walker; products that are larger than their factors are not computed.
 
     Args:
         log_psi: one walker's log|ψ|.
@@ -102,21 +103,21 @@ def split_gradient(log_psi: LogPsi, params: Params, r: Float[Array, "elec 3"]) -
 
 
 class _Product(NamedTuple):
-    """The last equation of a backward pass for one kernel."""
+    """The last equation of the backward pass for one kernel."""
 
     kernel: Kernel
     factors: tuple[Any, Any]  # variables of a jaxpr have no public type
-    rows: tuple[tuple[int, ...], tuple[int, ...]]  # the axes of either that are summed over
+    rows: tuple[tuple[int, ...], tuple[int, ...]]  # the summed axes of each factor
 
     @property
     def is_larger(self) -> bool:
-        """Than its factors."""
+        """Whether the product is larger than its factors."""
         n_rows = math.prod(self.factors[0].aval.shape[axis] for axis in self.rows[0])
         return math.prod(self.kernel.shape) > MIN_GAIN * n_rows * sum(self.kernel.shape)
 
 
 def _products(jaxpr: Any) -> list[_Product]:
-    """Of all outputs those that are the product of two matrices, transposed or not."""
+    """The outputs that are products of two matrices, transposed or not."""
     origins = {var: eqn for eqn in jaxpr.eqns for var in eqn.outvars}
     found = []
     for leaf, var in enumerate(jaxpr.outvars):
@@ -150,7 +151,7 @@ def _product(leaf: int, eqn: Any, order: tuple[int, ...]) -> _Product:
 
 
 def _as_rows(x: Array, rows: tuple[int, ...]) -> Float[Array, "row free"]:
-    """The axes that are summed over first, as one; all others as another."""
+    """The array as a matrix: all summed axes first, as one axis, then all other axes."""
     free = [axis for axis in range(x.ndim) if axis not in rows]
     n_rows = math.prod(x.shape[axis] for axis in rows)
     return x.transpose(*rows, *free).reshape(n_rows, -1)

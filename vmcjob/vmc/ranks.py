@@ -1,7 +1,7 @@
-"""The processes that share one calculation: how they join, and what they tell each other.
+"""The processes (ranks) that share one calculation: joining, leaving, and exchange of data.
 
-What is told here goes through a collective of all devices: every rank calls it, in the same order.
-With one process, nothing is sent.
+Data are exchanged by a collective of all devices: every rank calls it, in the same order. With one
+process, nothing is sent.
 """
 
 import os
@@ -19,28 +19,29 @@ from vmcjob.vmc import devices
 
 T = TypeVar("T")
 
-# A rank that was silent for so long is lost, and takes the others down: a collective on GPUs would
-# wait for it for ever.
+# Seconds without a sign of life after which a rank is lost and ends the others: a collective on
+# GPUs would wait for it for ever.
 SILENCE_S = 30
-# For the last commit, for which the others wait at the end.
+# Seconds to wait at the end for the last commit of rank 0.
 PATIENCE_S = 120
-# For the others to hear that all have come to their end.
+# Seconds for the other ranks to hear that all have finished.
 FAREWELL_S = 2.0
 WORD = np.dtype(np.uint32)
 
 
 class UnevenRanksError(Exception):
-    """The ranks do not have as many devices each."""
+    """The ranks have different numbers of devices."""
 
 
 def join(coordinator: str, n_ranks: int, rank: int) -> None:
-    """Become one of `n_ranks` processes; before anything else is asked of JAX.
+    """Become one of `n_ranks` processes; to be called before any other use of JAX.
 
-    Waits until all are there. Raises UnevenRanksError if they cannot share the walkers evenly.
+    Waits until all ranks are there. Raises UnevenRanksError if they cannot share the walkers
+    evenly.
     """
     _be_patient()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
-    jax.config.update("jax_enable_preemption_service", False)  # it would keep SIGTERM to itself
+    jax.config.update("jax_enable_preemption_service", False)  # it would catch SIGTERM
     jax.distributed.initialize(
         coordinator,
         n_ranks,
@@ -53,33 +54,34 @@ def join(coordinator: str, n_ranks: int, rank: int) -> None:
     n_devices = [len(jax.local_devices(process_index=index)) for index in range(n_ranks)]
     if len(set(n_devices)) > 1:
         with suppress(jax.errors.JaxRuntimeError):
-            leave()  # together: all find this, and an end of the first one aborts the others
+            # together: all ranks find this, and an early end of rank 0 would abort the others
+            leave()
         shown = ", ".join(f"rank {index}: {n}" for index, n in enumerate(n_devices))
         raise UnevenRanksError(f"every rank needs as many devices as the others, got {shown}")
-    # The first collective opens gloo's connections, and gives up after 30 s: so now that all are
-    # here, and not while the first rank is busy with Hartree-Fock.
+    # The first collective opens gloo's connections, and gives up after 30 s. So open them now,
+    # while all ranks are here, and not while rank 0 is busy with Hartree–Fock.
     exchange(np.zeros((), np.int32))
 
 
 def _be_patient() -> None:
-    """No thread from now on takes a processor from another one because something has arrived.
+    """Set the scheduling policy so that a thread that wakes up does not interrupt a running one.
 
-    Gloo's thread that waits for messages would take it from the one that is sending, and ask again
-    and again for what that one holds, until its time is up: some 4 ms for every exchange, of two
-    ranks with a core each, where 0.1 ms are enough.
+    Otherwise gloo's receiving thread interrupts the sending thread, and then polls for a lock that
+    the sender holds until its time slice ends. With two ranks of one core each, an exchange then
+    takes some 4 ms instead of 0.1 ms.
     """
     if hasattr(os, "SCHED_BATCH"):
-        with suppress(OSError):  # where it is forbidden, exchanges are slow
+        with suppress(OSError):  # if it is forbidden, exchanges are slow
             os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
 
 
 def leave() -> None:
-    """Wait for the others at the end: whoever went first would tear them down.
+    """Wait for the other ranks at the end, because an early end would abort them.
 
-    When all have come, the first one stays for a moment: others that have not heard of it yet, and
-    find its service gone, abort themselves.
+    When all have come, rank 0 waits a moment longer: ranks that have not heard of this yet would
+    abort if they found its service gone.
     """
-    from jax._src.distributed import global_state  # under no public name either
+    from jax._src.distributed import global_state  # there is no public name
 
     if global_state.service is not None and global_state.client is not None:
         global_state.client.shutdown()
@@ -94,18 +96,18 @@ def count() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is the process that writes."""
+    """Whether this process is rank 0, which writes."""
     return jax.process_index() == 0
 
 
 def meet(purpose: str) -> bool:
-    """Whether all ranks come here, for a purpose of which each is served once, before it is late.
+    """Whether all ranks arrive here within `SILENCE_S`; each `purpose` can be used once.
 
-    No collective: a rank that does not come may be waiting in one.
+    Not a collective, because a missing rank may itself be waiting in a collective.
     """
     if count() == 1:
         return True
-    # JAX has the barrier of its coordination service under no public name.
+    # JAX has no public name for the barrier of its coordination service.
     from jax._src.distributed import global_state
 
     if global_state.client is None:
@@ -118,7 +120,7 @@ def meet(purpose: str) -> bool:
 
 
 def exchange(own: np.ndarray) -> np.ndarray:
-    """What every rank has to say, numbers of one shape, by rank."""
+    """Numbers of all ranks, of one shape, stacked by rank."""
     if count() == 1:
         return own[None]
     copies = np.broadcast_to(own, (jax.local_device_count(), 1, *own.shape))
@@ -126,7 +128,7 @@ def exchange(own: np.ndarray) -> np.ndarray:
 
 
 def from_first(own: T | None) -> T:
-    """What the first rank has, of any type; the others have None."""
+    """The value of rank 0, of any type; the other ranks pass None."""
     sent = pickle.dumps(own) if is_first() else b""
     n_words = int(exchange(np.array(-(-len(sent) // WORD.itemsize), np.int32))[0])
     words = np.zeros((jax.local_device_count(), n_words), WORD)
@@ -135,7 +137,7 @@ def from_first(own: T | None) -> T:
 
 
 def _of_first_device(own: Array, _: None) -> Array:
-    # A sum, where a gather would need the memory of all devices on each of them.
+    # A sum: a gather would need the memory of all devices on each of them.
     return devices.total(jnp.where(devices.index() == 0, own, 0))
 
 

@@ -1,4 +1,4 @@
-"""How numbers change with the step."""
+"""Schedules: learning rate, damping and memory as functions of the step."""
 
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
@@ -9,20 +9,20 @@ from jax import Array
 
 @runtime_checkable
 class LearningRate(Protocol):
-    """The learning rate η of a step, and how far a step may go."""
+    """The learning rate η of a step, and the limit of the step's length."""
 
     def __call__(self, step: Array) -> Array:
         """η of a step, counted from 0."""
         ...
 
     def limit(self, step: Array, constraint: float) -> Array | float:
-        """The limit of a squared change: `constraint` at first, later maybe less."""
+        """The limit of a squared change: `constraint` at first, later possibly less."""
         ...
 
 
 @dataclass(frozen=True)
 class Decay:
-    """initial / (1 + step / steps), or `minimum` where that is more; its limit stays."""
+    """max(initial / (1 + step / steps), minimum); the limit of a step does not change."""
 
     initial: float
     steps: float
@@ -39,39 +39,39 @@ class Decay:
 
 @dataclass(frozen=True)
 class FallingDamping:
-    """A damping that falls with the step, and with the local energies' variance if that is faster.
+    """A damping that falls with the step, or with the local energies' variance if faster.
 
-    It does not fall below a part of that variance: the more local energies scatter, the more of an
-    update is what a few walkers happened to say.
+    It does not fall below a fraction of that variance: the more local energies scatter, the more an
+    update depends on a few walkers.
     """
 
     decay: Decay
     per_variance: float = 0.0  # hartree⁻²
 
     def __call__(self, step: Array, variance: Array) -> Array:
-        """λ of a step, by the variance of its batch, in hartree²."""
+        """λ of a step, from the variance of its batch in hartree²."""
         floor = jnp.minimum(self.per_variance * variance, self.decay.initial)
         return jnp.clip(variance, self.decay.minimum, jnp.maximum(self.decay(step), floor))
 
 
 @dataclass(frozen=True)
 class Plateau:
-    """initial for a part of all steps, then falling, as a cosine, to a part of itself.
+    """`initial` for a part of all steps, then falling as a cosine to a fraction of `initial`.
 
-    The limit falls in proportion: where it binds at every step, as with SPRING, the parameters
-    would never settle otherwise.
+    The limit falls in proportion. With SPRING the limit is active at every step, so the parameters
+    would otherwise never settle.
     """
 
     initial: float
-    steps: int  # in all
-    plateau: float  # part of all steps, below 1
-    final: float  # part of `initial`
+    steps: int  # total number of steps
+    plateau: float  # fraction of all steps, below 1
+    final: float  # fraction of `initial`
 
     def __call__(self, step: Array) -> Array:
         return self.initial * self._part(step)
 
     def limit(self, step: Array, constraint: float) -> Array:
-        """The constraint times the square of the part of `initial` that is left."""
+        """The constraint times (η / initial)²."""
         return constraint * self._part(step) ** 2
 
     def _part(self, step: Array) -> Array:
@@ -81,15 +81,15 @@ class Plateau:
 
 
 FIRST_MEMORY = 10.0
-"""Steps of a memory that grows, at first."""
+"""First length of a growing memory, in steps."""
 
 
 @dataclass(frozen=True)
 class Memory:
-    """μ of a memory of 1 / (1 − μ) steps, which grows from ten steps to its full length.
+    """μ for a memory of 1 / (1 − μ) steps, which grows from ten steps to its full length.
 
-    `growth` is what a step adds; 0: full length at once. A memory as long as the training itself
-    would keep what the first, worst walkers have said.
+    `growth` is the growth per step; 0 means the full length at once. A memory as long as the
+    training so far would keep the directions of the first, worst walkers.
     """
 
     momentum: float

@@ -1,4 +1,4 @@
-"""Scores, the derivatives ∂ log|ψ|/∂θ of walkers: as a pair of products, or as a matrix."""
+"""Scores ∂ log|ψ|/∂θ of walkers, as a pair of products or as a matrix."""
 
 from collections.abc import Callable
 from functools import partial
@@ -16,9 +16,9 @@ Vector = Float[jax.Array, " param"]
 PerWalker = Float[jax.Array, " walker"]
 Result = TypeVar("Result")
 
-# Of one chunk of scores while they are computed; their forward passes take about as much again.
+# Bytes of one chunk of scores while they are computed; forward passes need about as much again.
 CHUNK_BYTES = 256 << 20
-# Where scores do not fit one chunk, these are so many at least: beside all scores, little else.
+# Fewest chunks if scores do not fit one chunk: little memory beside all scores.
 MIN_CHUNKS = 8
 
 
@@ -30,16 +30,16 @@ class Scores(NamedTuple):
 
 
 def no_direction(params: Params) -> Vector:
-    """A direction in the space of parameters that leads nowhere."""
+    """The zero vector in the space of parameters."""
     flat = jax.eval_shape(lambda tree: ravel_pytree(tree)[0], params)
     return jnp.zeros(flat.shape, flat.dtype)
 
 
 def lazy_scores(log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker elec 3"]) -> Scores:
-    """Scores of a batch that are never a matrix.
+    """Scores of a batch, without a matrix.
 
-    One linearization of the batch serves every product, so that a product costs about two linear
-    passes and the memory of one forward pass.
+    One linearization of the batch is used for all products. A product costs about two linear passes
+    and the memory of one forward pass.
     """
     flat, unravel = ravel_pytree(params)
 
@@ -52,7 +52,7 @@ def lazy_scores(log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker ele
 
 
 def dense_scores(log_psi: LogPsi, params: Params, r: Float[jax.Array, "walker elec 3"]) -> Scores:
-    """Scores of a batch as products with their matrix: fast where it fits the memory."""
+    """Scores of a batch, as products with their matrix: fast if the matrix fits the memory."""
     matrix = score_matrix(log_psi, params, r)
     highest = jax.lax.Precision.HIGHEST
     return Scores(
@@ -66,7 +66,7 @@ def score_matrix(
     params: Params,
     r: Float[jax.Array, "walker elec 3"],
 ) -> Float[jax.Array, "walker param"]:
-    """∂ log|ψ|/∂θ of every walker of this device, not centred; walkers are taken in chunks."""
+    """∂ log|ψ|/∂θ of each walker of this device, not centred; computed in chunks of walkers."""
     flat, unravel = ravel_pytree(params)
     gradient = jax.grad(lambda theta, one: log_psi(unravel(theta), one))
     return map_walkers(partial(gradient, flat), r)
@@ -75,13 +75,13 @@ def score_matrix(
 def map_walkers(
     function: Callable[[Any], Result], walkers: Any, row_bytes: int = 0, chunk_divisor: int = 1
 ) -> Result:
-    """`vmap(function)(walkers)`, in chunks of walkers as large as CHUNK_BYTES allows.
+    """`vmap(function)(walkers)` in chunks of walkers as large as CHUNK_BYTES allows.
 
     Args:
         function: of one walker; `Any` is a tree of arrays.
         walkers: the same with an axis of walkers.
-        row_bytes: what one walker takes; if 0, what comes out of the function.
-        chunk_divisor: chunks are smaller by this.
+        row_bytes: bytes of one walker; if 0, the size of the function's result.
+        chunk_divisor: divides the size of chunks.
     """
     n = len(jax.tree.leaves(walkers)[0])
     row_bytes = row_bytes or _bytes(jax.eval_shape(jax.vmap(function), walkers)) // n
@@ -90,16 +90,16 @@ def map_walkers(
         return jax.vmap(function)(walkers)
     most = min(fitting, -(-n // MIN_CHUNKS))
     size = _dividing(n, most)
-    size = size if 4 * size > most else most  # copies are less bad than walkers one by one
+    size = size if 4 * size > most else most  # copies are cheaper than single walkers
     return jax.lax.map(function, walkers, batch_size=size)
 
 
 def centred_columns(
     matrix: Float[jax.Array, "walker param"], scale: jax.Array | float = 1.0
 ) -> Float[jax.Array, "walker param"]:
-    """Every column minus its mean over all devices, times `scale`; inside pmap.
+    """Each column minus its mean over all devices, times `scale`; inside pmap.
 
-    A large matrix is replaced chunk by chunk, so that there are not two of them at a time.
+    A large matrix is replaced chunk by chunk, to avoid a second matrix of its size.
     """
     mean = devices.mean(jnp.mean(matrix, axis=0))
     n = len(matrix)
@@ -117,10 +117,10 @@ def centred_columns(
 
 
 def _bytes(tree: Any) -> int:
-    """Of arrays, or of their shapes."""
+    """Bytes of a tree of arrays, or of shapes of arrays."""
     return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree))
 
 
 def _dividing(n: int, most: int) -> int:
-    """The largest number up to `most` that divides n: a rest would have all chunks copied."""
+    """The largest divisor of n up to `most`: a remainder would require a copy of all chunks."""
     return next(size for size in range(most, 0, -1) if n % size == 0)

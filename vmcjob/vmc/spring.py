@@ -1,12 +1,11 @@
-"""Stochastic reconfiguration in sample space: MinSR, and SPRING, which remembers.
+"""Stochastic reconfiguration in sample space: MinSR, and SPRING, which has a memory.
 
 With the centred scores O of N walkers as rows, divided by √N, and ε = (E_loc − ⟨E_loc⟩) / √N,
 
     d = μ d₀ + Oᵀ (O Oᵀ + λ)⁻¹ (ε − μ O d₀),    δθ = −η d
 
-where d₀ is the d of the step before (arXiv:2401.10190, eq. 30). Without memory, μ = 0, this is SR:
-Oᵀ (O Oᵀ + λ)⁻¹ ε = (Oᵀ O + λ)⁻¹ Oᵀ ε, from a system of as many equations as walkers
-(arXiv:2302.01941).
+where d₀ is d of the previous step (arXiv:2401.10190, eq. 30). Without memory, μ = 0, this is SR: Oᵀ
+(O Oᵀ + λ)⁻¹ ε = (Oᵀ O + λ)⁻¹ Oᵀ ε, from a system with one equation per walker (arXiv:2302.01941).
 """
 
 from collections.abc import Mapping
@@ -26,21 +25,22 @@ from vmcjob.vmc.scores import Vector, no_direction
 
 
 class SpringState(NamedTuple):
-    """The last direction d₀, not shortened by the norm constraint."""
+    """The last direction d₀, before the norm constraint."""
 
     direction: Vector
 
 
 @dataclass(frozen=True)
 class Spring:
-    """SPRING; with no momentum, MinSR (an `Optimizer`).
+    """SPRING; without momentum, MinSR (an `Optimizer`).
 
     Args:
         log_psi: one walker's log|ψ|.
-        damping: λ, the same as in SR, or how it falls: as long as the memory is short, no later
-            batch makes up for what this one has overdone, unless its local energies agree anyway.
-        memory: μ, the part of the last direction that is kept, below 1.
-        chunk_divisor: of `map_walkers`.
+        damping: λ, the same as in SR, or its schedule. While the memory is short, later batches do
+            not
+            correct the overfitting of this one, so λ has to be larger, unless local energies agree.
+        memory: μ, the fraction of the last direction that is kept, below 1.
+        chunk_divisor: see `map_walkers`.
     """
 
     columns: ClassVar[Mapping[str, Column]] = {
@@ -57,11 +57,13 @@ class Spring:
 
     @property
     def metric(self) -> Metric:
-        """As in SR, but with a memory, for what is remembered is mostly out of a batch's sight."""
+        """Overlap as in SR; Euclidean with a memory, because a batch does not see most of the
+        memory.
+        """
         return "euclidean" if self.memory.momentum else "overlap"
 
     def init(self, params: Params) -> SpringState:
-        """No direction yet."""
+        """The state without a direction."""
         return SpringState(no_direction(params))
 
     def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
@@ -88,6 +90,6 @@ class Spring:
         return Proposal(direction, jnp.vdot(image, image), gradient, told=told)
 
     def remember(self, proposal: Proposal, made: Made) -> SpringState:
-        """The direction, however far it was gone."""
+        """The direction, independent of the length of the step."""
         del made
         return SpringState(proposal.direction)

@@ -1,6 +1,6 @@
-"""Stochastic reconfiguration: the natural gradient of VMC, its linear system solved by CG.
+"""Stochastic reconfiguration: the natural gradient of VMC, by conjugate gradients.
 
-With the centred score O = ∂ log|ψ|/∂θ − ⟨∂ log|ψ|/∂θ⟩ of every walker,
+With the centred score O = ∂ log|ψ|/∂θ − ⟨∂ log|ψ|/∂θ⟩ of each walker,
 
     S = ⟨O Oᵀ⟩,    g = ⟨(E_loc − ⟨E_loc⟩) O⟩ = ½ ∂E/∂θ,    δθ = −η (S + λ)⁻¹ g
 
@@ -22,12 +22,12 @@ from vmcjob.vmc.scores import Scores, Vector, dense_scores, lazy_scores, no_dire
 
 
 def multiply_overlap(scores: Scores, v: Vector, n_walkers: int) -> Vector:
-    """S v, averaged over the `n_walkers` walkers of each of all devices; inside pmap."""
+    """S v, averaged over all devices with `n_walkers` walkers each; inside pmap."""
     return devices.mean(scores.apply_transpose(centred(scores.apply(v))) / n_walkers)
 
 
 class SrState(NamedTuple):
-    """The last natural gradient, from which the next solve starts."""
+    """The last natural gradient, the starting point of the next solution."""
 
     direction: Vector
 
@@ -40,7 +40,7 @@ class StochasticReconfiguration:
         log_psi: one walker's log|ψ|.
         damping: λ, added to the diagonal of S.
         is_lazy: whether scores are a pair of products, or a matrix.
-        cg_iterations: upper limit of conjugate-gradient iterations.
+        cg_iterations: maximum number of conjugate-gradient iterations.
         cg_tolerance: residual, relative to the gradient, at which the iterations end.
     """
 
@@ -60,7 +60,7 @@ class StochasticReconfiguration:
         return "overlap"
 
     def init(self, params: Params) -> SrState:
-        """No direction yet."""
+        """The state without a direction."""
         return SrState(no_direction(params))
 
     def propose(self, params: Params, state: OptimizerState, batch: Batch) -> Proposal:
@@ -74,7 +74,7 @@ class StochasticReconfiguration:
             x0=state.direction,
             maxiter=self.cg_iterations,
             tol=self.cg_tolerance,
-            # What is left of a gradient of zero, before squares underflow and 0/0 comes of it.
+            # A residual this small counts as zero, before its square underflows and 0/0 results.
             atol=float(jnp.finfo(gradient.dtype).tiny) ** 0.4,
         )
         overlap = multiply_overlap(scores, direction, n_walkers)
@@ -84,6 +84,6 @@ class StochasticReconfiguration:
         return Proposal(direction, jnp.vdot(direction, overlap), 2.0 * gradient, told=told)
 
     def remember(self, proposal: Proposal, made: Made) -> SrState:
-        """The direction, however far it was gone."""
+        """The direction, independent of the length of the step."""
         del made
         return SrState(proposal.direction)

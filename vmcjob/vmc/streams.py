@@ -1,7 +1,7 @@
-"""Random numbers by name: keys are folded from (seed, stream, step) and from a device or a walker.
+"""Random keys by name: folded from (seed, stream, step), and from a device or a walker.
 
-No key is carried from step to step, so that a resumed run draws what the uninterrupted one would
-have drawn.
+No key is carried from step to step. So a resumed run draws the same numbers as an uninterrupted
+one.
 """
 
 from enum import IntEnum
@@ -14,11 +14,11 @@ from jax.typing import ArrayLike
 from vmcjob.vmc import devices
 
 RETRY_STRIDE: Final = 7
-"""Streams there were when retries were first told apart; it has decided the numbers of runs."""
+"""Number of streams when retries got their own streams; fixed, because it decides numbers."""
 
 
 class Stream(IntEnum):
-    """What random numbers are for: step 7 of training and of evaluation share nothing."""
+    """The purpose of random numbers: step 7 of training and step 7 of evaluation share none."""
 
     WARMUP = 0
     TRAIN = 1
@@ -26,23 +26,26 @@ class Stream(IntEnum):
     EVALUATE = 3
     INITIAL = 4
     PRETRAIN = 5
-    CURVATURE = 6  # what an optimizer draws in a step of training
-    COMPARE = 1 << 20  # beyond all retries of the others
+    CURVATURE = 6  # numbers that an optimizer draws in a training step
+    COMPARE = 1 << 20  # above the numbers of all retries of other streams
 
     def number(self, retry: int) -> int:
-        """The stream's number; another one for every retry."""
+        """The stream's number, a different one for each retry."""
         return self + RETRY_STRIDE * retry
 
 
 class Share(IntEnum):
-    """Who draws for a walker in a step; beyond all numbers of devices, whose keys lie beside."""
+    """The user of a walker's numbers in a step. Values are above all device numbers.
+
+    Device keys are folded from the same key.
+    """
 
     HAMILTONIAN = 1 << 20
     OBSERVABLES = 2 << 20
 
 
 def stream_key(seed: ArrayLike, number: ArrayLike) -> Array:
-    """The key of a stream, from which those of its steps are folded."""
+    """The key of a stream; keys of its steps are folded from it."""
     return jax.random.fold_in(jax.random.key(seed), number)
 
 
@@ -57,11 +60,11 @@ def device_key(stream: Array, step: ArrayLike) -> Array:
 
 
 def walker_key(key: Array, share: Share, walker: ArrayLike) -> Array:
-    """A walker's own key of a step, whichever device it is on.
+    """A walker's key in a step, independent of the walker's device.
 
     Args:
         key: of the step.
-        share: who draws.
+        share: the user of the numbers.
         walker: its number among the walkers of all devices.
     """
     return jax.random.fold_in(jax.random.fold_in(key, share), walker)

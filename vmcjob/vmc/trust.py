@@ -1,4 +1,4 @@
-"""How far an update may go before the walkers that it was made from cease to stand for |ψ|²."""
+"""Limit of an update: the walkers before the update must still represent |ψ|² after it."""
 
 from typing import NamedTuple
 
@@ -12,13 +12,13 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import Batch, LogPsi, Params, Trust
 
 MAX_HALVINGS = 6
-"""After so many an update of any sensible size does nothing; then none is made."""
+"""After so many halvings, an update of sensible size has no effect, and is not made."""
 
 
 def effective_sample_size(log_ratio: Float[Array, " walker"]) -> Float[Array, ""]:
     """(Σ w)² / (N Σ w²) of all N walkers with w = |ψ_new/ψ_old|², from log|ψ_new/ψ_old|; in pmap.
 
-    The part of the walkers that a mean over |ψ_new|² could still be taken from (Kish 1965).
+    The fraction of walkers that a mean over |ψ_new|² effectively uses (Kish 1965).
     """
     largest = devices.largest(jnp.max(log_ratio))
     weight = jnp.exp(2.0 * (log_ratio - largest))
@@ -26,9 +26,9 @@ def effective_sample_size(log_ratio: Float[Array, " walker"]) -> Float[Array, ""
 
 
 class _Tried(NamedTuple):
-    """A part of the update, and how much of the walkers it leaves."""
+    """A part of the update, and the effective sample size after it."""
 
-    halvings: Array  # -1 before any is tried
+    halvings: Array  # -1 before the first try
     params: Float[Array, " param"]
     ess: Float[Array, ""]
 
@@ -40,10 +40,10 @@ def shortened(
     batch: Batch,
     least: float,
 ) -> tuple[Params, Trust]:
-    """The parameters `new`, flat, or some on the way there: of `least` effective sample size.
+    """The flat parameters `new`, or a point on the way there with effective sample size `least`.
 
-    The update is halved as often as needed, MAX_HALVINGS times; then it is not made at all. Inside
-    pmap; costs a forward pass, and one for every halving.
+    The update is halved as often as needed, at most MAX_HALVINGS times; then it is not made at all.
+    Inside pmap; costs a forward pass, and one for each halving.
     """
     flat, unravel = ravel_pytree(old)
     delta = new - flat
@@ -58,7 +58,7 @@ def shortened(
         log_abs = batch_log_psi(unravel(moved), batch.r)
         return _Tried(halvings, moved, effective_sample_size(log_abs - batch.log_abs))
 
-    # What is not a number is not too small either: the step is then refused as a whole, outside.
+    # NaN compares false and ends the loop; the loop's caller then refuses the step.
     end = jax.lax.while_loop(
         lambda tried: (tried.ess < least) & (tried.halvings <= MAX_HALVINGS),
         one_more,

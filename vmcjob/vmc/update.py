@@ -1,4 +1,4 @@
-"""From an optimizer's direction to better parameters: what all optimizers have in common."""
+"""Updates of parameters from an optimizer's direction: the part that all optimizers share."""
 
 import math
 from dataclasses import dataclass
@@ -29,26 +29,26 @@ CLIPPING: Final = Clipping(5.0, "median")
 
 
 class Updated(NamedTuple):
-    """Parameters and the optimizer's state after one update, and what is told about it."""
+    """Parameters and optimizer state after an update, with its report."""
 
     params: Params
     optimizer: OptimizerState
     info: UpdateInfo
     trust: Trust
-    told: dict[str, Array]  # by the optimizer's own columns
+    told: dict[str, Array]  # the optimizer's own columns
 
 
 @dataclass(frozen=True)
 class UpdateRule:
-    """How an update is made of what an optimizer proposes.
+    """The rule that turns an optimizer's proposal into an update.
 
     Args:
-        learning_rate: η. In hartree⁻¹ an imaginary time step, for natural gradients.
-        clipping: of local energies, before an optimizer sees them.
+        learning_rate: η. For natural gradients, an imaginary time step in hartree⁻¹.
+        clipping: of local energies, before an optimizer uses them.
         norm_constraint: upper limit of η² |d|², the squared length of a step in the optimizer's
-            own metric (`Optimizer.metric`); falls with the learning rate where that says so.
-        min_ess: part of the walkers that must still count after an update, see `trust.shortened`;
-            0: updates are made as they are.
+            metric (`Optimizer.metric`); some learning rates lower it with η.
+        min_ess: smallest effective sample size after an update, see `trust.shortened`; with 0,
+            updates are never shortened.
     """
 
     learning_rate: LearningRate
@@ -65,7 +65,7 @@ class UpdateRule:
         e_loc: Float[Array, " walker"],
         step: Array,
     ) -> Updated:
-        """Update number `step`, counted from 0, of a state with these log|ψ| and E_loc; in pmap."""
+        """Update number `step`, counted from 0, of a state with given log|ψ| and E_loc; in pmap."""
         clipped, n_clipped = self.clipping.apply(e_loc)
         batch = Batch(state.chain.r, log_abs, clipped, centred(clipped), step)
         proposal = optimizer.propose(state.params, state.optimizer, batch)
@@ -81,7 +81,7 @@ class UpdateRule:
         return Updated(params, memory, info, trust, dict(proposal.told))
 
     def _made(self, proposal: Proposal, step: Array) -> Made:
-        """The step along a proposal that the learning rate and the norm constraint allow."""
+        """The step along a proposal that learning rate and norm constraint allow."""
         rate = eta = self.learning_rate(step)
         if math.isfinite(self.norm_constraint):
             limit = self.learning_rate.limit(step, self.norm_constraint)
@@ -92,7 +92,7 @@ class UpdateRule:
     def _trusted(
         self, log_psi: LogPsi, old: Params, delta: Array, batch: Batch
     ) -> tuple[Params, Trust]:
-        """The parameters after an update that the walkers bear."""
+        """The parameters after an update that keeps the effective sample size."""
         flat, unravel = ravel_pytree(old)
         if self.min_ess == 0.0:
             nothing = jnp.full((), jnp.nan, batch.r.dtype)

@@ -1,4 +1,4 @@
-"""What follows from a signed wave function: its modulus where nuclei rest, and its ratios."""
+"""Functions of a signed wave function: its logarithm at fixed nuclei, and ratios."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -8,7 +8,7 @@ from vmcjob.vmc.contracts import LogPsi, Nuclei, Params, SignedWaveFunction
 
 
 def log_modulus(psi: SignedWaveFunction, nuclei: Nuclei) -> LogPsi:
-    """``(params, r) -> log|ψ|`` of one walker, the nuclei given."""
+    """``(params, r) -> log|ψ|`` of one walker, for given nuclei."""
 
     def log_psi(params: Params, r: Float[Array, "elec 3"]) -> Float[Array, ""]:
         return psi(params, r, nuclei).log_abs
@@ -23,6 +23,6 @@ def ratio(
     old: Float[Array, "elec 3"],
     nuclei: Nuclei,
 ) -> Float[Array, ""]:
-    """ψ(new) / ψ(old), sign and all; infinite or not a number where ψ(old) vanishes."""
+    """ψ(new) / ψ(old) with its sign; infinite or NaN if ψ(old) is zero."""
     above, below = psi(params, new, nuclei), psi(params, old, nuclei)
     return above.phase * below.phase * jnp.exp(above.log_abs - below.log_abs)

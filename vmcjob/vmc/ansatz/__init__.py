@@ -1,4 +1,4 @@
-"""Wave functions in flax: orbitals that depend on all electrons, their determinants, a Jastrow."""
+"""Wave functions in flax: orbitals that depend on all electrons, determinants, Jastrow factors."""
 
 from collections.abc import Callable
 
@@ -13,15 +13,15 @@ from vmcjob.vmc.contracts import Nuclei, Params, Psi, SignedWaveFunction
 class WaveFunction(nn.Module):
     """ψ of one walker: exp(J) Σ_k det Φ_k.
 
-    Antisymmetric if exchanging two like spins exchanges two rows of every matrix of `orbitals` and
-    leaves `jastrow` as it is.
+    ψ is antisymmetric if an exchange of two like spins exchanges two rows of each matrix of
+    `orbitals` and does not change `jastrow`.
     """
 
-    orbitals: nn.Module  # one walker, nuclei -> its matrices of orbitals, rows are electrons
-    jastrow: nn.Module | None = None  # one walker, nuclei -> log of a positive factor
+    orbitals: nn.Module  # (one walker, nuclei) -> matrices of orbitals; rows are electrons
+    jastrow: nn.Module | None = None  # (one walker, nuclei) -> log of a positive factor
 
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Psi:
-        """ψ from the electron positions in bohr."""
+        """ψ at the electron positions, in bohr."""
         psi = sum_of_determinants(self.orbitals(r, nuclei))
         if self.jastrow is None:
             return psi
@@ -29,7 +29,7 @@ class WaveFunction(nn.Module):
 
 
 def make_psi(ansatz: nn.Module) -> SignedWaveFunction:
-    """A flax module as the plain function of parameters, one walker and nuclei."""
+    """A flax module as a function of parameters, one walker and nuclei."""
 
     def psi(params: Params, r: Array, nuclei: Nuclei) -> Psi:
         return ansatz.apply(params, r, nuclei)  # pyright: ignore[reportReturnType] -- no mutable variables
@@ -38,7 +38,7 @@ def make_psi(ansatz: nn.Module) -> SignedWaveFunction:
 
 
 def make_orbitals(ansatz: WaveFunction) -> Callable[[Params, Array, Nuclei], Stacks]:
-    """``(params, r, nuclei) -> the matrices of orbitals`` of one walker."""
+    """``(params, r, nuclei) -> matrices of orbitals`` of one walker."""
 
     def orbitals(params: Params, r: Array, nuclei: Nuclei) -> Stacks:
         return ansatz.apply(  # pyright: ignore[reportReturnType]

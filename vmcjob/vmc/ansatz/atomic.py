@@ -1,4 +1,4 @@
-"""Atomic functions: which stand around every nucleus, and in which of them the electrons start."""
+"""Atomic functions around each nucleus, and the atomic states in which electrons start."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -8,22 +8,22 @@ from typing import Final, NamedTuple
 from vmcjob.vmc.system import System, find_homes
 
 HIGHEST_L: Final = 2
-"""Angular momentum of d; where nature fills f, electrons start in s, p and d farther out."""
+"""Angular momentum of d. Instead of f, electrons start in s, p and d of higher shells."""
 SPACING: Final = 2.0
-"""Ratio of neighbouring exponents of a subshell, about that of the double zetas of light atoms."""
+"""Ratio of neighbouring exponents of a subshell, about as in double-zeta bases of light atoms."""
 EFFECTIVE_N: Final = (1.0, 2.0, 3.0, 3.7, 4.0, 4.2)
-"""Slater's effective quantum numbers of the shells 1, 2, …; the last one serves all beyond."""
+"""Slater's effective quantum numbers of the shells 1, 2, …; the last holds for higher shells."""
 
 
 class Subshell(NamedTuple):
-    """States of an atom that share a radial function."""
+    """The states of an atom that share a radial function."""
 
     n: int
     l: int  # noqa: E741 -- as everybody writes it
 
 
 class State(NamedTuple):
-    """One atomic orbital; `m` counts the 2l + 1 of a subshell from zero."""
+    """One atomic orbital; `m` numbers the 2l + 1 orbitals of a subshell from zero."""
 
     nucleus: int
     subshell: Subshell
@@ -31,7 +31,7 @@ class State(NamedTuple):
 
 
 class Radial(NamedTuple):
-    """A radial function, which 2l + 1 atomic functions share; a subshell may have several."""
+    """A radial function of 2l + 1 atomic functions; a subshell may have several."""
 
     nucleus: int
     subshell: Subshell
@@ -39,7 +39,7 @@ class Radial(NamedTuple):
 
 
 def subshells() -> Iterator[Subshell]:
-    """1s, 2s, 2p, 3s, 3p, 4s, 3d, …: all up to d, in Madelung's order."""
+    """1s, 2s, 2p, 3s, 3p, 4s, 3d, …: all subshells up to d, in Madelung's order."""
     for n_plus_l in count(1):
         for l in reversed(range(min(HIGHEST_L, (n_plus_l - 1) // 2) + 1)):  # noqa: E741
             yield Subshell(n_plus_l - l, l)
@@ -54,7 +54,7 @@ def states(nucleus: int, n_states: int) -> list[State]:
 def slater_exponent(charge: int, own: Subshell) -> float:
     """(Z − s) / n* of a neutral atom by Slater's rules (Phys. Rev. 36, 57 (1930)), in 1/bohr.
 
-    At least 1 / n*, for an electron beyond those of the neutral atom sees the charge of an ion.
+    At least 1 / n*: an electron beyond those of the neutral atom sees the charge of an ion.
     """
     endless = (shell for shell in subshells() for _ in range(2 * (2 * shell.l + 1)))
     others = list(islice(endless, charge))
@@ -65,7 +65,7 @@ def slater_exponent(charge: int, own: Subshell) -> float:
 
 
 def shielding(own: Subshell, other: Subshell) -> float:
-    """How much of a nuclear charge an electron takes from another, by Slater's rules, in e."""
+    """Nuclear charge that one electron shields from another, by Slater's rules, in e."""
     if other.n == own.n and (other.l == HIGHEST_L) == (own.l == HIGHEST_L):
         return 0.3 if own.n == 1 else 0.35
     if other.n > own.n or (other.n == own.n and other.l > own.l):
@@ -74,11 +74,12 @@ def shielding(own: Subshell, other: Subshell) -> float:
 
 
 def radials(system: System, functions: int) -> list[Radial]:
-    """All radial functions of all nuclei, those of lower angular momentum first.
+    """All radial functions of all nuclei, by rising angular momentum.
 
-    A nucleus has the subshells of its neutral atom, more if more electrons of one spin start there,
-    and one of the next angular momentum, of the last one's size, for bonds to polarize. The first
-    exponent of each is Slater's; others follow, larger and smaller by turns.
+    A nucleus has the subshells of its neutral atom, and more if more electrons of one spin start
+    there. It also has one subshell of the next angular momentum, of the size of the last, to
+    polarize bonds. The first exponent of each is Slater's; further exponents are larger and smaller
+    in turn.
     """
     counts = Counter((state.nucleus, spin) for spin in (0, 1) for state in starts(system, spin))
     found = []
@@ -97,8 +98,8 @@ def radials(system: System, functions: int) -> list[Radial]:
 def starts(system: System, spin: int) -> list[State]:
     """The state in which each electron of a spin (0 up, 1 down) starts, around its home nucleus.
 
-    No two of a spin start in the same one: their determinant does not vanish, whatever the charge,
-    the spin and the distances.
+    All states of a spin differ. So the determinant does not vanish, for any charge, spin and
+    distances.
     """
     homes = [home.nucleus for home in find_homes(system)]
     homes = homes[: system.n_up] if spin == 0 else homes[system.n_up :]

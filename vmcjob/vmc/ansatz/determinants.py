@@ -1,4 +1,4 @@
-"""Sums of determinants of orbitals, in logarithms and signs."""
+"""Sums of determinants of orbitals, computed as logarithms and signs."""
 
 import math
 
@@ -10,17 +10,16 @@ from vmcjob import fwdlap
 from vmcjob.vmc.contracts import Psi
 
 Stacks = tuple[Float[Array, "det _ _"], ...]
-"""Square matrices of orbitals, of all electrons or of each spin, which may differ in number.
+"""Square matrices of orbitals: one stack for all electrons, or one for each spin.
 
-ψ sums over `det` the products of their determinants.
+ψ is the sum over `det` of the products of their determinants.
 """
 
 
 def sum_of_determinants(stacks: Stacks) -> Psi:
     """Σ_k Π_s det Φ_sk of one walker.
 
-    The largest product is taken out before the sum, so that no determinant of any size under- or
-    overflows.
+    The largest product is factored out of the sum, so that no determinant underflows or overflows.
     """
     parts = [fwdlap.kept(fwdlap.slogdet(stack)) for stack in stacks]
     sign = math.prod(part[0] for part in parts)

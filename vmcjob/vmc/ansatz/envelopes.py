@@ -1,4 +1,4 @@
-"""Exponential envelopes: they make every orbital decay away from the nuclei."""
+"""Exponential envelopes, which make each orbital decay away from the nuclei."""
 
 from collections.abc import Callable
 
@@ -12,7 +12,7 @@ from vmcjob.vmc.ansatz.positive import decay
 
 
 def shell(orbital: int) -> int:
-    """Principal quantum number of the shell that holds the given orbital (0, 1, …) of one spin."""
+    """Principal quantum number of the shell of an orbital (0, 1, …) of one spin."""
     n, filled = 1, 1
     while orbital >= filled:
         n += 1
@@ -21,18 +21,18 @@ def shell(orbital: int) -> int:
 
 
 SLOWEST = 1.0
-"""In 1/bohr, the first decay at least: a molecule's density falls off as exp(−2 √(2I) r), I being
-the ionization energy and √(2I) mostly near this. Z / n of a hydrogen beside heavier atoms, ½ or
-less, leaves electrons on their way out, where Hartree–Fock has none: pretraining, which samples its
-density, does not see them, and training hardly; in water it was one walker of ten."""
+"""Smallest initial decay constant, in 1/bohr. A molecule's density falls off as exp(−2 √(2I) r)
+with the ionization energy I, and √(2I) is mostly near 1. For hydrogen beside heavier atoms, Z / n
+is ½ or less, and electrons then escape to places where Hartree–Fock has none. Pretraining samples
+the Hartree–Fock density and does not see these electrons. In water it was one walker of ten."""
 
 
 def log_slater_exponents(
     charges: tuple[int, ...], columns: tuple[int, ...]
 ) -> Callable[..., Float[Array, "nuc det orb"]]:
-    """Initializer of log ζ, ζ = Z / n: hydrogenic decay, n the shell of each column's orbital.
+    """Initializer of log ζ, ζ = Z / n: hydrogenic decay, with n the shell of the column's orbital.
 
-    But no slower than `SLOWEST`.
+    ζ is at least `SLOWEST`.
     """
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
@@ -45,10 +45,10 @@ def log_slater_exponents(
 
 
 class IsotropicEnvelope(nn.Module):
-    """Σ_I π_I exp(−ζ_I |r − R_I|) for every determinant and orbital (arXiv:1909.02487, eq. 6).
+    """Σ_I π_I exp(−ζ_I |r − R_I|) for each determinant and orbital (arXiv:1909.02487, eq. 6).
 
-    The parameter is log ζ: a decay of the wrong sign could not be normalized, and one walker that
-    found the growing tail would run away with the gradient.
+    The parameter is log ζ, because a negative ζ could not be normalized: a single walker in the
+    growing tail would dominate the gradient.
     """
 
     charges: tuple[int, ...]
@@ -62,12 +62,12 @@ class IsotropicEnvelope(nn.Module):
         init = log_slater_exponents(self.charges, self.columns)
         zeta = decay(self.param("log_zeta", init, shape, d_en.dtype))
         weight = self.param("weight", nn.initializers.ones, shape, d_en.dtype)
-        # Determinants and orbitals as one axis: loops over it are long enough for vectors.
+        # Determinants and orbitals are one axis, so that loops over it are long enough for vectors.
         decays = _of_long_rows(jnp.exp, -zeta.reshape(shape[0], -1) * d_en[:, :, None])
         envelopes = jnp.sum(weight.reshape(shape[0], -1) * decays, axis=1)
         return envelopes.reshape(d_en.shape[0], *shape[1:])
 
 
 def _of_long_rows(f: Callable[[Array], Array], x: Array) -> Array:
-    """An elementwise f of x, all of it as one axis: XLA:CPU takes a short one number by number."""
+    """An elementwise f of x as one long axis: XLA:CPU does not vectorize short axes."""
     return fwdlap.kept(f(fwdlap.kept(x.ravel()))).reshape(x.shape)

@@ -16,8 +16,8 @@ from vmcjob.vmc.system import System
 class FermiNet(nn.Module):
     """The orbitals of one walker.
 
-    A one-electron stream h_i and a two-electron stream h_ij pass through layers that mix them by
-    spin-wise means, which keeps them equivariant under exchange of like spins.
+    A one-electron stream h_i and a two-electron stream h_ij pass through layers. The layers mix the
+    streams by means over each spin, which keeps them equivariant under exchange of like spins.
     """
 
     system: System
@@ -29,7 +29,7 @@ class FermiNet(nn.Module):
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
-        """Matrices of orbitals from the electron positions in bohr."""
+        """Matrices of orbitals at the electron positions, in bohr."""
         r_en = r[:, None] - nuclei.positions
         d_en = jnp.linalg.norm(r_en, axis=-1)
         h_one = jnp.concatenate([r_en, d_en[..., None]], axis=-1).reshape(r.shape[0], -1)
@@ -47,8 +47,8 @@ class FermiNet(nn.Module):
     ) -> Float[Array, "elec width"]:
         """tanh of one affine map of (h_i, mean_j h_ij by spin, mean_j h_j by spin).
 
-        The means over all electrons are the same for every i, so their share of the product is
-        done once and broadcast.
+        Means over all electrons are the same for each i, so their product is computed once and
+        broadcast.
         """
         n_up, width = self.system.n_up, self.one_electron_width
         own = [h_one, *(jnp.mean(part, axis=1) for part in by_spin(h_two, n_up, axis=1))]
@@ -59,11 +59,11 @@ class FermiNet(nn.Module):
 
 
 def pair_features(r: Float[Array, "elec 3"]) -> Float[Array, "elec elec 4"]:
-    """(r_i − r_j, |r_i − r_j|) of all pairs of one walker; zero for an electron and itself."""
+    """(r_i − r_j, |r_i − r_j|) of all pairs of one walker; zero for i = j."""
     r_ee = r[:, None] - r[None]
     return jnp.concatenate([r_ee, pair_distances(r_ee)[..., None]], axis=-1)
 
 
 def _residual(x: Array, y: Array) -> Array:
-    """x + y where the widths agree, else y."""
+    """x + y if the widths agree, else y."""
     return x + y if x.shape == y.shape else y

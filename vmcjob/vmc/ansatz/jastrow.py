@@ -1,4 +1,4 @@
-"""Jastrow factors: cusps, and correlation of two electrons near a nucleus."""
+"""Jastrow factors: cusps, and the correlation of two electrons near a nucleus."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -16,16 +16,16 @@ class CuspJastrow(nn.Module):
 
         J = −Σ_{i<j} c α² / (α + r_ij),    c = ¼ for like spins, ½ for unlike ones,
 
-    with one learned length α for like and one for unlike pairs (arXiv:2211.13672, eq. 5): its slope
-    at r_ij = 0 is c, and it vanishes for electrons far apart. Only the size of
-    the parameter counts: of a negative length, the factor would have a pole where walkers gather.
+    with one learned length α for like and one for unlike pairs (arXiv:2211.13672, eq. 5). The slope
+    at r_ij = 0 is c, and J vanishes for distant electrons. Only the absolute value of the parameter
+    counts: with a negative length the factor would have a pole, where walkers would gather.
     """
 
     n_up: int
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
-        """J from the electron positions in bohr."""
+        """J at the electron positions, in bohr."""
         del nuclei
         n_electrons = r.shape[0]
         i, j = np.triu_indices(n_electrons, k=1)
@@ -38,26 +38,26 @@ class CuspJastrow(nn.Module):
 
 
 class ThreeBodyJastrow(nn.Module):
-    """log of a symmetric factor of electrons, of pairs, and of pairs near nuclei; for one walker.
+    """log of a symmetric factor of electrons, pairs, and pairs near nuclei; for one walker.
 
         J = J_ee + Σ_iI [ −log(2 − exp(−Z_I r_iI)) + Σ_p a_Ip t_iI^p ] + Σ_{i≠j} Σ_k b_k s_ij^k
           + Σ_I Σ_{i≠j} Σ_pqk c_Ipqk t_iI^p t_jI^q s_ij^k
 
-    with J_ee of `CuspJastrow`, scaled distances t = 1 − exp(−κ r_iI) and s = 1 − exp(−λ r_ij),
-    learned κ, λ > 0, and b and c of their own for like and for unlike spins. Powers are 2 to
-    `order`, and also q = 0 and k = 0. None has a slope where two particles meet, so that both cusps
-    are exact for any parameters: those of J_ee, and −Z_I at the nuclei.
+    with J_ee of `CuspJastrow`, scaled distances t = 1 − exp(−κ r_iI) and s = 1 − exp(−λ r_ij), and
+    learned κ, λ > 0. Like and unlike spins have separate b and c. Powers are 2 to `order`, and also
+    q = 0 and k = 0. No power has a slope where two particles meet. So both cusps are exact for any
+    parameters: the cusp of J_ee, and −Z_I at the nuclei.
 
-    The polynomials are those of Filippi and Umrigar (J. Chem. Phys. 105, 213 (1996)) without the
+    The polynomials are those of Filippi and Umrigar (J. Chem. Phys. 105, 213 (1996)), without the
     linear terms, whose slopes would have to cancel.
     """
 
     n_up: int
-    order: int  # 1: the cusps alone
+    order: int  # 1: only the cusps
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
-        """J from the electron positions in bohr."""
+        """J at the electron positions, in bohr."""
         d_en = jnp.linalg.norm(r[:, None] - nuclei.positions, axis=-1)
         near = jnp.sum(jnp.log(2.0 - jnp.exp(-nuclei.charges * d_en)))
         cusps = CuspJastrow(self.n_up)(r, nuclei) - near
@@ -68,7 +68,7 @@ class ThreeBodyJastrow(nn.Module):
         return cusps + self._of_one(t) + self._of_two(s) + self._of_three(t, s)
 
     def _powers(self, name: str, d: Float[Array, "a b"]) -> Float[Array, "a b power"]:
-        """Powers from the second on of distances that are scaled to reach from 0 to 1."""
+        """Powers, from the second on, of distances that are scaled to the range from 0 to 1."""
         scale = decay(self.param(name, nn.initializers.zeros, (), d.dtype))
         scaled = 1.0 - jnp.exp(-scale * d[..., None])
         return jnp.concatenate([scaled**power for power in range(2, self.order + 1)], axis=-1)
@@ -92,7 +92,7 @@ class ThreeBodyJastrow(nn.Module):
         return jnp.sum(jnp.einsum("iIqk,jIq->ijk", weight, t_or_one) * by_pair)
 
     def _by_kind_of_pair(self, s: Float[Array, "elec elec k"]) -> Float[Array, "elec elec two_k"]:
-        """Features of like pairs and, beside them, of unlike ones; zero for all other pairs."""
+        """Features of like pairs, then of unlike pairs; zero for pairs of the other kind."""
         n_electrons = s.shape[0]
         is_up = jnp.arange(n_electrons) < self.n_up
         like = (is_up[:, None] == is_up) & ~jnp.eye(n_electrons, dtype=bool)
@@ -101,5 +101,5 @@ class ThreeBodyJastrow(nn.Module):
 
 
 def _and_one(x: Float[Array, "a b power"]) -> Float[Array, "a b more"]:
-    """The powers and, before them, the power zero."""
+    """The powers, with the power zero in front."""
     return jnp.concatenate([jnp.ones_like(x[..., :1]), x], axis=-1)

@@ -1,4 +1,4 @@
-"""From features of electrons to the matrices of orbitals, which all networks share."""
+"""Matrices of orbitals from features of electrons, shared by all networks."""
 
 from itertools import pairwise
 from typing import Final
@@ -13,18 +13,18 @@ from vmcjob.vmc.ansatz.envelopes import IsotropicEnvelope
 from vmcjob.vmc.system import System
 
 SLIGHT: Final = nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")
-"""Of kernels a tenth as large as flax has them."""
+"""Initializer of kernels a tenth as large as flax's default."""
 
 
 class OrbitalMatrices(nn.Module):
     """One affine map of the features and one envelope for each spin, determinant and orbital.
 
-    Full determinants hold all electrons and all their orbitals; otherwise each spin has matrices of
-    its own, and ψ sums the products of both (arXiv:1909.02487, section II C).
+    Full determinants contain all electrons and all orbitals. Otherwise each spin has its own
+    matrices, and ψ is the sum of the products of both (arXiv:1909.02487, section II C).
 
-    The orbital of an electron that is alone of its spin begins as its envelope, nearly, and others
-    of that electron near zero. The ground state of one or two of such electrons has no node, and
-    training finds it from there without Hartree–Fock.
+    If an electron is the only one of its spin, its orbital begins close to its envelope, and its
+    other entries begin near zero. The ground state of one or two such electrons has no node, and
+    training finds it from this start without Hartree–Fock.
     """
 
     system: System
@@ -54,7 +54,7 @@ class OrbitalMatrices(nn.Module):
 
 
 def _repeated(row: list[float]) -> nn.initializers.Initializer:
-    """Initializer of a vector that is this row again and again."""
+    """Initializer of a vector that repeats this row."""
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
         del key
@@ -69,7 +69,7 @@ def dense(
     init: nn.initializers.Initializer = nn.linear.default_kernel_init,
     bias_init: nn.initializers.Initializer = nn.initializers.zeros,
 ) -> nn.Dense:
-    """An affine layer whose parameters have the process's precision, not flax's float32."""
+    """An affine layer with parameters in the process's precision, not flax's default float32."""
     dtype = jnp.zeros(()).dtype
     return nn.Dense(
         width, use_bias=use_bias, param_dtype=dtype, kernel_init=init, bias_init=bias_init
@@ -77,8 +77,8 @@ def dense(
 
 
 def by_spin(x: Array, n_up: int, axis: int = 0) -> list[Array]:
-    """Slices of spin up and down along an electron axis; a spin without electrons has none."""
-    # Slices, not jnp.split: fwdlap keeps a slice as sparse as it was, and has no rule for a split.
+    """Slices of spin up and down along an electron axis; a spin without electrons has no slice."""
+    # Slices, not jnp.split: fwdlap keeps a slice sparse.
     ends = (0, n_up, x.shape[axis])
     parts = [lax.slice_in_dim(x, *bounds, axis=axis) for bounds in pairwise(ends)]
     return [part for part in parts if part.shape[axis]]

@@ -1,21 +1,22 @@
-"""Parameters that must be positive, whatever learning makes of them, within bounds of any use."""
+"""Positive parameters within sensible bounds, for any value of the learned number."""
 
 import jax.numpy as jnp
 from jax import Array
 from jax.typing import ArrayLike
 
 MIN_LENGTH, MAX_LENGTH = 1e-3, 1e2
-"""In bohr; its inverse bounds decays alike: from far beyond any orbital to inside any core."""
+"""In bohr. The inverses bound decay constants: from the size of any core to beyond any orbital."""
 
 
 def length(parameter: ArrayLike) -> Array:
-    """A length in bohr: the size of a parameter, whose sign does not count."""
+    """A length in bohr: the absolute value of a parameter, within bounds."""
     return jnp.clip(jnp.abs(parameter), MIN_LENGTH, MAX_LENGTH)
 
 
 def decay(log: ArrayLike) -> Array:
-    """A decay constant in 1/bohr from its logarithm: a length's inverse, so bounded as lengths are.
+    """A decay constant in 1/bohr from its logarithm; its inverse, a length, is within bounds.
 
-    None at all could not be normalized; an infinite one times no distance is not a number.
+    A decay constant of zero could not be normalized; an infinite one times a distance of zero is
+    NaN.
     """
     return jnp.exp(jnp.clip(log, -jnp.log(MAX_LENGTH), -jnp.log(MIN_LENGTH)))

@@ -1,4 +1,4 @@
-"""Psiformer: determinants of orbitals that attend to all electrons (arXiv:2211.13672)."""
+"""Psiformer: determinants of orbitals from self-attention over all electrons (arXiv:2211.13672)."""
 
 import flax.linen as nn
 import jax.numpy as jnp
@@ -14,13 +14,13 @@ from vmcjob.vmc.system import System
 class Psiformer(nn.Module):
     """The orbitals of one walker.
 
-    One stream h_i of features passes through layers of self-attention. Each electron brings its
-    spin as a feature, so that exchange of like spins, and of no others, exchanges rows of h. All
-    that electrons know of each other they learn by attention; no pair enters as such, and the
-    electron–electron cusps are left to the Jastrow factor.
+    One stream h_i of features passes through layers of self-attention. Each electron has its spin
+    as a feature, so that only an exchange of like spins exchanges rows of h. Electrons depend on
+    each other by attention only. There are no pair features, and the Jastrow factor provides the
+    electron–electron cusps.
 
-    Layers follow the authors' own program: h ← h + attention(h), h ← h + tanh(W' tanh(W h)), where
-    `layer_norm` normalizes the features after either sum.
+    Layers follow the authors' program: h ← h + attention(h), h ← h + tanh(W' tanh(W h)).
+    `layer_norm` normalizes the features after each sum.
     """
 
     system: System
@@ -34,7 +34,7 @@ class Psiformer(nn.Module):
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
-        """Matrices of orbitals from the electron positions in bohr."""
+        """Matrices of orbitals at the electron positions, in bohr."""
         r_en = r[:, None] - nuclei.positions
         d_en = jnp.linalg.norm(r_en, axis=-1)
         h = dense(self.heads * self.head_width, use_bias=False)(self._features(r_en, d_en))
@@ -47,13 +47,13 @@ class Psiformer(nn.Module):
     def _features(
         self, r_en: Float[Array, "elec nuc 3"], d_en: Float[Array, "elec nuc"]
     ) -> Float[Array, "elec f"]:
-        """(r − R, |r − R|) log(1 + |r − R|) / |r − R| for every nucleus, then the spin, ±1.
+        """(r − R, |r − R|) log(1 + |r − R|) / |r − R| for each nucleus, then the spin, ±1.
 
-        Scaled so, features of an electron that leaves grow slowly enough for attention.
+        With this scaling, features of a distant electron grow slowly enough for attention.
         """
         n_electrons, n_up = r_en.shape[0], self.system.n_up
         growth = jnp.log1p(d_en)
-        # At a nucleus 0 / 0 has the limit 1, but r − R vanishes there and takes any finite number.
+        # At a nucleus, 0 / 0 has the limit 1. There r − R is zero, so any finite scale is right.
         scale = growth / jnp.maximum(d_en, jnp.finfo(d_en.dtype).tiny)
         near = jnp.concatenate([r_en * scale[..., None], growth[..., None]], axis=-1)
         spin = jnp.where(jnp.arange(n_electrons) < n_up, 1.0, -1.0).astype(r_en.dtype)
@@ -66,9 +66,10 @@ class Psiformer(nn.Module):
 
 
 class SelfAttention(nn.Module):
-    """softmax(Q Kᵀ / √d) V of every head, side by side, and one linear map of it all.
+    """softmax(Q Kᵀ / √d) V of each head, concatenated, then one linear map.
 
-    Q, K and V are linear maps of the features, d wide in each head (arXiv:1706.03762, section 3.2).
+    Q, K and V are linear maps of the features, of width d in each head (arXiv:1706.03762, section
+    3.2).
     """
 
     heads: int
@@ -76,7 +77,7 @@ class SelfAttention(nn.Module):
 
     @nn.compact
     def __call__(self, h: Float[Array, "elec f"]) -> Float[Array, "elec f"]:
-        """What each electron of one walker learns from all of them, itself included."""
+        """The attention of each electron of one walker to all electrons, itself included."""
         shape = (h.shape[0], self.heads, self.head_width)
         width = self.heads * self.head_width
         q, k, v = (dense(width, use_bias=False)(h).reshape(shape) for _ in range(3))

@@ -1,4 +1,4 @@
-"""Determinants of orbitals of one electron each: learned combinations of atomic functions."""
+"""Slater determinants: each orbital depends on one electron and combines atomic functions."""
 
 from itertools import groupby
 
@@ -15,20 +15,20 @@ from vmcjob.vmc.ansatz.orbitals import by_spin, dense
 from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.system import System
 
-# Of the first coefficients, beside those of the starting states, which are of the order of one:
-# enough to break symmetries, which no gradient leaves; too little to cost energy.
+# Size of random first coefficients; coefficients of starting states are of order one. Enough to
+# break symmetries, which a gradient cannot break, and too small to cost energy.
 NOISE = 0.01
-# How far learning may change an exponent: by this factor, up or down. With a free hand it makes
-# functions that do not decay, and walkers follow them.
+# Largest factor by which learning may change an exponent, up or down. Without a limit, learning
+# makes functions that do not decay, and walkers follow them.
 STRONGEST = 4.0
 
 
 class SlaterOrbitals(nn.Module):
-    """The orbitals of one walker; those of an electron depend on its own position alone.
+    """The orbitals of one walker; the orbitals of an electron depend on its own position only.
 
-    Each electron starts in a state of the neutral atom that is its home, so that the determinants
-    do not vanish at the start, and those of an atom are close to its Hartree–Fock determinant.
-    Only beside a `ThreeBodyJastrow` do the orbitals have their cusps at the nuclei.
+    Each electron starts in a state of the neutral atom that is its home. So the determinants do not
+    vanish at the start, and in an atom they are close to the Hartree–Fock determinant. The orbitals
+    have their cusps at the nuclei only together with a `ThreeBodyJastrow`.
     """
 
     system: System
@@ -38,7 +38,7 @@ class SlaterOrbitals(nn.Module):
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
-        """Matrices of orbitals from the electron positions in bohr."""
+        """Matrices of orbitals at the electron positions, in bohr."""
         basis = tuple(radials(self.system, self.functions))
         chi = AtomicFunctions(basis)(r, nuclei)
         spins = [spin for spin, n in enumerate((self.system.n_up, self.system.n_down)) if n]
@@ -52,7 +52,7 @@ class SlaterOrbitals(nn.Module):
         return (jnp.concatenate(blocks, axis=1),) if self.full_determinants else tuple(blocks)
 
     def _columns(self, spin: int) -> list[State | None]:
-        """For each orbital of a block of rows its first state; the other spin's have none."""
+        """The first state of each orbital in a spin's rows; None for orbitals of the other spin."""
         if not self.full_determinants:
             return [*starts(self.system, spin)]
         both = [(s, state) for s in (0, 1) for state in starts(self.system, s)]
@@ -62,10 +62,9 @@ class SlaterOrbitals(nn.Module):
 class AtomicFunctions(nn.Module):
     """χ(x) = S(ζx) [1 + (ζ/Z + l/(l+1)) (1 − exp(−Z|x|))] exp(−ζ|x|), with x = r − R.
 
-    S is a real solid harmonic of degree l. Times exp(J) = 1 / (2 − exp(−Z|x|)), which
-    `ThreeBodyJastrow` brings for all orbitals alike, the slope of the radial part is −Z/(l+1) at
-    the nucleus, which is Kato's cusp, whatever the exponent ζ; and where ζ = Z/(l+1) the product is
-    an eigenstate of the bare nucleus: 1s, 2p, 3d.
+    S is a real solid harmonic of degree l. `ThreeBodyJastrow` multiplies all orbitals by exp(J) = 1
+    / (2 − exp(−Z|x|)). Then the radial part has the slope −Z/(l+1) at the nucleus, Kato's cusp, for
+    any exponent ζ. If ζ = Z/(l+1), the product is an eigenstate of the bare nucleus: 1s, 2p, 3d.
     """
 
     radials: tuple[Radial, ...]  # sorted by angular momentum
@@ -91,7 +90,7 @@ class AtomicFunctions(nn.Module):
 
 
 def solid_harmonics(l: int, x: Float[Array, "*some 3"]) -> Float[Array, "*some m"]:  # noqa: E741
-    """Real solid harmonics of degree 0, 1 or 2, all of a degree with the same norm.
+    """Real solid harmonics of degree 0, 1 or 2; all of one degree have the same norm.
 
     1;  x, y, z;  xy, yz, zx, (x² − y²)/2, (2z² − x² − y²)/√12.
     """
@@ -108,7 +107,7 @@ def solid_harmonics(l: int, x: Float[Array, "*some 3"]) -> Float[Array, "*some m
 def starting_coefficients(
     basis: tuple[Radial, ...], columns: list[State | None]
 ) -> nn.initializers.Initializer:
-    """Initializer of the coefficients: each column is its state, and a little of all others."""
+    """Initializer of the coefficients: each column is its starting state plus some noise."""
     rows = [
         State(radial.nucleus, radial.subshell, m)
         for radial in basis
