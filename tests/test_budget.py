@@ -125,8 +125,8 @@ def test_failures_of_this_submission_are_counted_and_none_before(tmp_path):
     assert why_not_begun(runs[2], group) is None
     submitted(runs[0], 150.0, started_at=151.0)
     assert why_not_begun(runs[2], group) == (
-        "2 runs of its submission failed, and budget.max_failures is 2; submit its spec again when "
-        "the cause is mended"
+        "2 runs of its submission failed, and budget.max_failures is 2; correct the cause, then "
+        "submit its spec again"
     )
     runs[2].write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=9))
     assert why_not_begun(runs[2], group) is None, "what has begun goes on"
@@ -148,11 +148,11 @@ def test_a_launcher_stops_what_has_no_budget_left_and_begins_nothing_more(here):
     wait_until(lambda: examine(first).state is State.EXHAUSTED, "its worker has stopped")
     wait_until(lambda: {examine(run).state for run in others} == {State.EXHAUSTED}, "all ended")
     words = "its submission has used 3 of 2 GPU hours; raise budget.gpu_hours in its spec and "
-    assert {examine(run).message for run in (first, *others)} == {words + "submit that again"}
+    assert {examine(run).message for run in (first, *others)} == {words + "submit the spec again"}
     assert [run.read_heartbeat() for run in others] == [None, None]
 
     again = submit_plans(here, *plan("gpu_hours = 2"))
-    assert {item.reason for item in again.skipped} == {words + "submit that again"}
+    assert {item.reason for item in again.skipped} == {words + "submit the spec again"}
     assert not again.submitted
     more = submit_plans(here, *plan("gpu_hours = 20"))
     assert [item.run for item in more.submitted] == [first, *others]

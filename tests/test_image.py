@@ -150,6 +150,6 @@ def test_what_is_no_file_is_not_waited_for(kind, tmp_path):
         with pytest.raises(ContainerError) as refusal:
             call(path)
         assert str(refusal.value) == (
-            f"{path}: is no regular file; an image is one, as vmcjob image build makes it"
+            f"{path}: is not a regular file; expected an image from vmcjob image build"
         )
         assert refusal.value.exit_code == 6

@@ -1,4 +1,4 @@
-"""Whether the runs of a submission may go on: what they have used, and how many have failed."""
+"""Budgets: whether the runs of a submission may continue, by hours used and failures."""
 
 import time
 from dataclasses import dataclass
@@ -10,13 +10,13 @@ from vmcjob.state import State
 from vmcjob.status import examine
 from vmcjob.usage import S_PER_HOUR, work
 
-LOOK_S = 5.0  # between two looks at what a small group has used
-LOOKS_PER_S = 20.0  # of a large one, so many of its histories are read in a second
+LOOK_S = 5.0  # seconds between two checks of a small group's use
+LOOKS_PER_S = 20.0  # histories read per second for a large group
 FAILURES = (State.FAILED, State.DIVERGED, State.DEAD)
 
 
 def used_hours(root: Path, group: Group) -> float:
-    """GPU hours of all attempts of all runs so far; hours of nodes, for those without GPUs."""
+    """GPU hours of all attempts of all runs so far; node hours for runs without GPUs."""
     has_aside = (root / OLD).is_dir()
     return sum(
         group.devices[run.path.name] * _seconds(known) / S_PER_HOUR
@@ -26,12 +26,12 @@ def used_hours(root: Path, group: Group) -> float:
 
 
 def n_failures(root: Path, group: Group) -> int:
-    """How many runs have failed since they were submitted together, as far as can be seen here."""
+    """Number of runs that have failed since their common submission, as far as visible here."""
     return sum(_has_failed(run, group) for run in group.runs(root))
 
 
 def why_over(root: Path, group: Group) -> str | None:
-    """Why no run of a group may go on; None if all may."""
+    """The reason why no run of a group may continue; None if runs may continue."""
     if group.gpu_hours is None:
         return None
     used = used_hours(root, group)
@@ -39,12 +39,12 @@ def why_over(root: Path, group: Group) -> str | None:
         return None
     return (
         f"its submission has used {used:.3g} of {group.gpu_hours:g} GPU hours; raise "
-        "budget.gpu_hours in its spec and submit that again"
+        "budget.gpu_hours in its spec and submit the spec again"
     )
 
 
 def why_not_begun(run: RunDir, group: Group) -> str | None:
-    """Why a run of a group is not to be started; None if it is."""
+    """The reason why a run of a group must not start; None if it may start."""
     root = run.path.parent
     if reason := why_over(root, group):
         return reason
@@ -56,12 +56,12 @@ def why_not_begun(run: RunDir, group: Group) -> str | None:
     runs = "1 run" if count == 1 else f"{count} runs"
     return (
         f"{runs} of its submission failed, and budget.max_failures is {group.max_failures}; "
-        "submit its spec again when the cause is mended"
+        "correct the cause, then submit its spec again"
     )
 
 
 def describe(root: Path, group: Group) -> str:
-    """What a group has used of what it may, in one line; empty without a limit."""
+    """The use of a group's budget in one line; empty without a limit."""
     if group.gpu_hours is None:
         return ""
     count, used = len(group.devices), used_hours(root, group)
@@ -70,22 +70,22 @@ def describe(root: Path, group: Group) -> str:
 
 
 def group_of(run: RunDir) -> Group | None:
-    """The group of a run whose limits are to be watched; None where there are none."""
+    """The group of a run if it has limits; else None."""
     group = find_groups(run.path.parent, [run.path.name]).get(run.path.name)
     return group if group is not None and group.has_limits else None
 
 
 @dataclass
 class BudgetWatch:
-    """Looks every now and then whether the group of a run has used all that it may by then."""
+    """Checks from time to time whether the group of a run has used its budget."""
 
     run: RunDir
     words: str = ""
-    """Why the run may not go on; none as long as it may."""
+    """The reason why the run may not continue; empty as long as it may."""
     _next_look: float = float("-inf")
 
     def has_come(self) -> bool:
-        """Whether that is so, as of the last look; limits may have been changed since the start."""
+        """Whether the budget was used up at the last check; limits may change while a run works."""
         if not self.words and time.monotonic() >= self._next_look:
             group = group_of(self.run)
             n_runs = len(group.devices) if group else 0
@@ -95,19 +95,19 @@ class BudgetWatch:
 
 
 def _seconds(run: RunDir) -> float:
-    """How long workers have been at work on a run."""
+    """Working time of a run's workers, in seconds."""
     return work(run.read_attempts(), run.read_heartbeat()).seconds
 
 
 def _has_failed(run: RunDir, group: Group) -> bool:
-    """Whether a run has failed in its latest submission, if that is one of the group's."""
+    """Whether a run has failed in its latest submission, if this belongs to the group."""
     submission = run.read_submission()
     outcome = run.read_outcome()
-    if submission is None and outcome is not None:  # never started, as on a full disk
+    if submission is None and outcome is not None:  # never started, for example on a full disk
         return State(outcome.outcome) in FAILURES and outcome.time >= group.submitted_at
     if submission is None or submission.submitted_at < group.submitted_at:
         return False
     try:
         return examine(run).state in FAILURES
-    except VmcJobError:  # nobody knows what it is
+    except VmcJobError:  # the run cannot be identified
         return False

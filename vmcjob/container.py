@@ -1,4 +1,4 @@
-"""Workers in an Apptainer image: the exact command line, and the environment that goes along."""
+"""Workers in an Apptainer image: the exact command line and the environment inside."""
 
 import hashlib
 import os
@@ -17,28 +17,28 @@ from vmcjob.spec import Container
 
 DEFAULT_CACHE = "~/.cache/vmcjob"
 NO_CACHE = "off"
-_CACHE_DIGITS = 16  # of the image's sha256: enough for the images of one user
+_CACHE_DIGITS = 16  # digits of the image's sha256, enough for the images of one user
 _PASSED_ON = re.compile(
     r"(CUDA_VISIBLE_DEVICES|NVIDIA_.*|SLURM_(?!JWT$).*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|TF_CPP_.*|"
     r"VMCJOB_.*)"
 )
-"""What of a task's environment the worker has to know; the rest, with SLURM's token, stays out."""
+"""Variables that the worker needs; all others, and SLURM's token, are kept out."""
 _APPTAINERS = re.compile(r"(APPTAINER|SINGULARITY)(?!_(TMPDIR|CACHEDIR|CONFIGDIR)$).*")
-"""What Apptainer would take for options, binds and variables of the worker."""
+"""Variables that Apptainer would use as options, binds and variables of the worker."""
 
 
 @dataclass(frozen=True)
 class Image:
-    """An image, and how this site wants it to be run."""
+    """An image, and this site's settings for running it."""
 
     path: Path
-    pinned: str | None = None  # the sha256 that it must have
+    pinned: str | None = None  # required sha256
     options: tuple[str, ...] = ()
     binds: tuple[str, ...] = ()
-    cache: Path | None = None  # of compiled programs, of all images that this user runs
+    cache: Path | None = None  # root of the compiled programs of all images of this user
 
     def command(self, run: RunDir, n_gpus: int) -> tuple[str, ...]:
-        """What starts the run's worker inside, once the env file has been written."""
+        """The command that starts the run's worker in the image; needs the env file."""
         path = str(run.path)
         seen = (path, *([str(self.cache)] if self.cache else []), *self.binds)
         binds = [word for bind in seen for word in ("--bind", bind)]
@@ -69,7 +69,7 @@ class Image:
             )
 
     def digest(self) -> str:
-        """Its sha256; ContainerError if it is missing or not the pinned one."""
+        """Its sha256; ContainerError if it is missing or not the pinned image."""
         found = digest(self.path)
         if self.pinned is not None and found != self.pinned:
             raise ContainerError(
@@ -79,9 +79,9 @@ class Image:
 
 
 def find_image(spec: Container, site: Containers) -> Image | None:
-    """The image that a spec asks for, else the site's; None for none.
+    """The image of a spec, else the site's; None if neither names one.
 
-    ContainerError if the site does not take images from where the spec's is.
+    ContainerError if the site does not allow images from the folder of the spec's image.
     """
     path = spec.image or site.image
     if path is None:
@@ -97,20 +97,20 @@ def find_image(spec: Container, site: Containers) -> Image | None:
 
 
 def _refuse_outside(image: Path, folders: Sequence[str]) -> None:
-    """Wherever links lead: what counts is the file that would be run."""
+    """Refuse an image outside of these folders, after links are resolved."""
     if not any(image.resolve().is_relative_to(Path(folder).resolve()) for folder in folders):
         raise ContainerError(
-            f"container.image: {image.resolve()} is outside of {', '.join(folders)}, from where "
-            "alone the site profile lets specs take images; move it there, or leave the key out"
+            f"container.image: {image.resolve()} is outside of {', '.join(folders)}, the only "
+            "folders for images in the site profile; move the image there, or leave the key out"
         )
 
 
 @cache
 def digest(path: Path) -> str:
-    """The sha256 of an image; ContainerError for what is no file, or makes a reader wait."""
+    """The sha256 of an image; ContainerError if it is unreadable or not a regular file."""
     if os.path.exists(path) and not os.path.isfile(path):
         raise ContainerError(
-            f"{path}: is no regular file; an image is one, as vmcjob image build makes it"
+            f"{path}: is not a regular file; expected an image from vmcjob image build"
         )
     try:
         with open(path, "rb") as file:
@@ -120,7 +120,7 @@ def digest(path: Path) -> str:
 
 
 def refuse_unbindable(path: Path) -> None:
-    """Apptainer splits what it is to bind at colons and commas."""
+    """ContainerError for a path with ':' or ',', where Apptainer would split it."""
     if any(letter in str(path) for letter in ":,"):
         raise ContainerError(f"{path}: a path with ':' or ',' cannot be bound into a container")
 
@@ -135,9 +135,9 @@ def without_cache(command: Sequence[str], cache: Path) -> list[str]:
 
 
 def make_cache(cache: Path, sha256: str) -> Path:
-    """The folder of the programs that were compiled in one image; nobody else may write there.
+    """The folder of compiled programs for one image; no other user may write there.
 
-    JAX runs what it finds in it, and writes there without care for readers of another image.
+    JAX runs the programs in this folder, and does not check whether they fit the image.
     """
     folder = cache / sha256[:_CACHE_DIGITS]
     try:
@@ -145,21 +145,21 @@ def make_cache(cache: Path, sha256: str) -> Path:
         status = folder.stat()
     except OSError as error:
         raise ContainerError(
-            f"{folder}: cannot be made: {error.strerror}; name another place as compile_cache in "
+            f"{folder}: cannot be made: {error.strerror}; set compile_cache to another folder in "
             'the site\'s [container], or "off"'
         ) from None
     if status.st_uid != os.geteuid() or status.st_mode & 0o022:
         raise ContainerError(
-            f"{folder}: others may write there, and JAX would run what they wrote; make it yours, "
-            "or name another place as compile_cache in the site's [container]"
+            f"{folder}: others may write there, and JAX would run their programs; make it yours, "
+            "or set compile_cache to another folder in the site's [container]"
         )
     return folder
 
 
 def host_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """What Apptainer itself may know of the environment: nothing that changes what a worker sees.
+    """The environment of Apptainer itself, without variables that change what a worker sees.
 
-    Its line and the env file are all that does, and both are shown.
+    Only the command line and the env file do that, and both are shown to the user.
     """
     return {name: value for name, value in environ.items() if not _APPTAINERS.fullmatch(name)}
 
@@ -167,10 +167,10 @@ def host_environment(environ: Mapping[str, str]) -> dict[str, str]:
 def environment(
     environ: Mapping[str, str], sha256: str, *, has_gpus: bool, cache: Path | None = None
 ) -> str:
-    """The env file of one task: what SLURM and the user have set for JAX, and nothing else.
+    """The env file of one task: settings of SLURM and of the user for JAX, and nothing else.
 
-    Apptainer reads it as a shell would, so every value is quoted. `cache` is the image's own folder
-    of compiled programs.
+    Apptainer reads it like a shell, so every value is quoted. `cache` is the image's own folder of
+    compiled programs.
     """
     own = {"PYTHONNOUSERSITE": "1", IMAGE_SHA256: sha256}
     if cache is not None and JAX_CACHE not in environ:

@@ -1,6 +1,6 @@
-"""Apptainer images: build one from a checkout, read what it says about itself, put it to the test.
+"""Apptainer images: build one from a checkout, read its labels, and test it.
 
-Only here and in jobs is Apptainer called; what it says goes to standard error, as it says it.
+Apptainer is called only here and in jobs; its output goes to standard error at once.
 """
 
 import json
@@ -21,7 +21,7 @@ MISSING = 'apptainer is not on PATH; load its module, or see README\'s "On a clu
 
 @dataclass(frozen=True)
 class Facts:
-    """What is known of an image without starting it."""
+    """Facts about an image that is not started."""
 
     path: Path
     sha256: str
@@ -32,7 +32,7 @@ class Facts:
 def build(checkout: Path, target: Path, base: str | None) -> Facts:
     """Build an image from the recipes of a checkout; for GPUs if a base is given.
 
-    Returns what the new image says about itself. ContainerError if it cannot be built.
+    Returns the facts of the new image. ContainerError if it cannot be built.
     """
     script = checkout / "containers" / "build"
     if not script.is_file():
@@ -46,14 +46,14 @@ def build(checkout: Path, target: Path, base: str | None) -> Facts:
 
 
 def inspect(path: Path) -> Facts:
-    """Digest, size and labels of an image; ContainerError, or NotFoundError, if it is none."""
+    """Digest, size and labels of an image; ContainerError or NotFoundError if there is none."""
     _require(path)
     sha256 = digest(path.absolute())
     return Facts(path, sha256, path.stat().st_size, labels_of(path))
 
 
 def labels_of(path: Path) -> dict[str, str]:
-    """The labels of an image, without reading all of the file; ContainerError if it is none."""
+    """The labels of an image, without reading the whole file; ContainerError if unreadable."""
     try:
         done = subprocess.run(
             ["apptainer", "inspect", "--json", str(path)],
@@ -77,9 +77,9 @@ def labels_of(path: Path) -> dict[str, str]:
 
 
 def verify(image: Image, *, is_tested: bool = True) -> str:
-    """The sha256 of an image that is the pinned one and passes its own test.
+    """The sha256 of an image, after checking the pinned sha256 and running the image's own test.
 
-    ContainerError says what is not so, NotFoundError that there is no such file.
+    ContainerError says what is wrong, NotFoundError that the file does not exist.
     """
     _require(image.path)
     found = image.digest()
@@ -117,7 +117,7 @@ def _require(path: Path) -> None:
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:
-    """Exit code of a command, all that it says going to standard error."""
+    """Exit code of a command; its output goes to standard error."""
     try:
         return subprocess.run(
             command, stdin=subprocess.DEVNULL, stdout=sys.stderr, env=environ, check=False

@@ -1,8 +1,8 @@
-"""A function of many things, in several processes, in order; whoever dies over one is told of.
+"""Compute a function of many items in several processes, in order; a killed process is reported.
 
-A process is an interpreter of its own, that is given its share through a pipe and answers through
-another. So nothing is forked beside threads of others, a script that imports us needs no guard
-around its main program, and a process whose parent has gone ends at its next answer.
+Each helper process is a new interpreter that gets its items through a pipe and answers through
+another. So nothing is forked beside other threads, and a script that imports this module needs no
+guard around its main program. A helper whose parent has ended ends at its next answer.
 """
 
 import os
@@ -20,22 +20,22 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 ALONE_S = 2.0
-"""What takes less is done before other processes have imported anything."""
+"""Seconds of work without helpers: shorter work ends before helpers have imported anything."""
 MAX_PROCESSES = 8
-"""By default: a login node has many cores, and other users."""
+"""Default limit, because a login node has many cores, and other users."""
 
 
 class Killed(NamedTuple):
-    """In place of a result: the process was ended from outside while it was at it."""
+    """Result of an item over which the process was killed from outside."""
 
     signal: int
 
 
 def default_processes() -> int:
-    """Half as many as there are cores for this process, at least one, and not too many."""
+    """Half the number of this process's cores, at least one and at most MAX_PROCESSES."""
     try:
         cores = len(os.sched_getaffinity(0))
-    except AttributeError:  # of Linux alone
+    except AttributeError:  # exists only on Linux
         cores = os.cpu_count() or 1
     return min(max(cores // 2, 1), MAX_PROCESSES)
 
@@ -46,15 +46,15 @@ def compute(
     n_processes: int = 1,
     alone_s: float = ALONE_S,
 ) -> Generator[Result | Killed, None, None]:
-    """The function of every item, in their order.
+    """The function of each item, in order.
 
     Args:
-        function: of a module, by which the other processes find it.
-        items: what can be pickled, as the results must be.
-        n_processes: in all, this one among them.
-        alone_s: for so long this process tries alone.
+        function: a module-level function, so that other processes can import it.
+        items: picklable, like the results.
+        n_processes: number of processes, this one included.
+        alone_s: seconds that this process works before it starts helpers.
 
-    Raises what the function raises. Whoever stops asking, by Ctrl-C too, ends the other processes
+    Raises the function's exceptions. If the caller stops early, also by Ctrl-C, helpers are killed
     at once.
     """
     until = time.monotonic() + alone_s
@@ -70,7 +70,7 @@ def compute(
 def _take_turns(
     function: Callable[[Item], Result], items: Sequence[Item], n_processes: int
 ) -> Generator[Result | Killed, None, None]:
-    """Every n-th item is for the same process: results come in order, and nobody has to plan."""
+    """Each process gets every n-th item, so that results come in order without planning."""
     n = min(n_processes, len(items))
     helpers = [_Helper(function, items[turn::n]) for turn in range(1, n)]
     try:
@@ -83,7 +83,7 @@ def _take_turns(
 
 
 class _Helper(Generic[Item, Result]):
-    """Another process with its share of the items, in its order."""
+    """A helper process with its items, in order."""
 
     def __init__(self, function: Callable[[Item], Result], items: Sequence[Item]) -> None:
         self._function, self._items = function, items
@@ -91,15 +91,15 @@ class _Helper(Generic[Item, Result]):
         self._process = self._start()
 
     def next_result(self) -> Result | Killed:
-        """Of the next item; a new process goes on behind one that was deadly."""
+        """The result of the next item; if the process was killed, a new one takes the rest."""
         answers = cast(IO[bytes], self._process.stdout)
         self._n_done += 1
         try:
             is_result, found = pickle.load(answers)
-        except (EOFError, pickle.UnpicklingError):  # at its end, or in the midst of an answer
+        except (EOFError, pickle.UnpicklingError):  # ended before or during an answer
             code = self._process.wait()
             if code >= 0:
-                raise RuntimeError(f"a process that was to help ended with code {code}") from None
+                raise RuntimeError(f"a helper process ended with code {code}") from None
             self.end()
             self._process = self._start()
             return Killed(-code)
@@ -108,13 +108,13 @@ class _Helper(Generic[Item, Result]):
         raise found
 
     def end(self) -> None:
-        """Now, whatever it is doing."""
+        """Kill the process."""
         self._process.kill()
         self._process.wait()
         cast(IO[bytes], self._process.stdout).close()
 
     def _start(self) -> "subprocess.Popen[bytes]":
-        """In a session of its own: Ctrl-C is for us, and we end it."""
+        """Start the process in a session of its own, so that Ctrl-C reaches only the parent."""
         places = os.pathsep.join(path or os.getcwd() for path in sys.path)
         process = subprocess.Popen(
             [sys.executable, "-P", "-m", __name__],
@@ -124,26 +124,26 @@ class _Helper(Generic[Item, Result]):
             start_new_session=True,
         )
         request = (self._function, list(self._items[self._n_done :]))
-        # One that has ended by now tells so when it is asked for a result.
+        # If the process has already ended, `next_result` reports it.
         with suppress(BrokenPipeError), cast(IO[bytes], process.stdin) as requests:
             pickle.dump(request, requests)
         return process
 
 
 def serve() -> None:
-    """Answer a request on standard input; what the function prints does not get among answers."""
+    """Answer a request on standard input; the function's own output goes to standard error."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     answers = os.fdopen(os.dup(sys.stdout.fileno()), "wb")
     os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
     function, items = pickle.load(sys.stdin.buffer)
-    with suppress(BrokenPipeError):  # nobody asks any more
+    with suppress(BrokenPipeError):  # the parent has ended
         for item in items:
             pickle.dump(_answer(function, item), answers)
             answers.flush()
 
 
 def _answer(function: Callable[[Item], Result], item: Item) -> tuple[bool, Result | Exception]:
-    """Whether there is a result, and that, or what was raised, with its place here."""
+    """(True, result), or (False, exception) with its traceback as a note."""
     try:
         return True, function(item)
     except Exception as error:

@@ -1,4 +1,4 @@
-"""What a spec file asks for, as a list of runs: who they are and what each of them computes."""
+"""The list of runs that a spec file asks for, each with its id and spec."""
 
 import hashlib
 from collections.abc import Mapping
@@ -14,7 +14,8 @@ from vmcjob.spec import (
     science_sha256,
 )
 
-_RUN_ID_DIGITS = 10  # 40 bits: a million runs of one name share a digest once in two
+# 40 bits: among a million runs of one name, two share a digest with probability 1/2
+_RUN_ID_DIGITS = 10
 
 
 @dataclass(frozen=True)
@@ -27,22 +28,22 @@ class Task:
     seed: int
     spec: JobSpec
     science_sha256: str
-    continues: str | None = None  # the run of fewer evaluation steps whose results it begins with
-    after: tuple[str, ...] = ()  # runs that have to finish before, whose results it does not need
-    pool_sha256: str | None = None  # of all seeds, where each starts from a run of its own
+    continues: str | None = None  # the shorter run whose results it continues
+    after: tuple[str, ...] = ()  # runs that must finish first, but whose results are not needed
+    pool_sha256: str | None = None  # the same for all seeds, if each starts from its own run
 
 
 @dataclass(frozen=True)
 class Plan:
-    """All runs of a spec file, in its order."""
+    """All runs of a spec file, in the file's order."""
 
     source: str
     tasks: tuple[Task, ...]
-    is_whole: bool = True  # all that the file asks for, not runs of it that somebody chose
+    is_whole: bool = True  # all runs of the file, not a selection
 
 
 def make_plan(spec_file: SpecFile) -> Plan:
-    """Name every run after its science and seed, so that planning it again finds it again."""
+    """Give each run an id from its science and seed, so that planning again finds the same runs."""
     tasks: list[Task] = []
     for point in spec_file.points:
         if point.previous is not None:
@@ -58,13 +59,13 @@ def make_plan(spec_file: SpecFile) -> Plan:
 def make_longer(
     task: Task, more_steps: int, *, n_done: int | None = None, target_error: float | None = None
 ) -> Task:
-    """The run that has so many evaluation steps more; SpecError if these are too many.
+    """The run with `more_steps` further evaluation steps; SpecError if these are too many.
 
     Args:
-        task: the run to go on from.
-        more_steps: with a target, at most.
-        n_done: steps of its evaluation, if they may be fewer than its spec says.
-        target_error: of the longer run, hartree; that of the task has had its day.
+        task: the run to continue.
+        more_steps: with a target error, the maximum.
+        n_done: steps of its evaluation, if these may be fewer than in its spec.
+        target_error: of the longer run, in hartree; replaces the target of `task`.
     """
     evaluate = task.spec.evaluate
     steps = (evaluate.steps if n_done is None else n_done) + more_steps
@@ -76,7 +77,7 @@ def make_longer(
 
 
 def _make_link(point: Point, origin: Task) -> Task:
-    """The run of a chain that starts from another; seeds have chains of their own."""
+    """A run of a chain, which starts from the run `origin`; each seed has its own chain."""
     train = replace(point.spec.train, start_from=origin.run_id)
     task = _make_task(replace(point, spec=replace(point.spec, train=train)))
     before = origin.pool_sha256 or origin.science_sha256
@@ -84,7 +85,7 @@ def _make_link(point: Point, origin: Task) -> Task:
 
 
 def _digest_after(before: str | None, spec: JobSpec) -> str | None:
-    """Digest of a calculation and of those that led to it, whatever the ids of their runs."""
+    """Digest of a calculation and of all calculations before it, independent of run ids."""
     if before is None:
         return None
     train = replace(spec.train, start_from=None)

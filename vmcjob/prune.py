@@ -1,6 +1,6 @@
-"""What of a runs root nobody needs any more: found by state and age, and removed under locks.
+"""Find files that are no longer needed below a runs root, by state and age, and remove them.
 
-Archives stay, whoever is asked to go: somebody has made them to keep them.
+Files are removed under locks. Archives are never removed: a user made them to keep results.
 """
 
 import os
@@ -20,23 +20,23 @@ from vmcjob.store.files import archive_of
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")
 REMOVABLE = frozenset(state for state in State if not state.is_active)
-"""States whose runs may be removed whole, if their user names the state."""
+"""States whose runs may be removed as a whole, if the user names the state."""
 
 
 class Kind(StrEnum):
-    """What is removed."""
+    """The kind of a removable item."""
 
-    LOG = "log"  # what the workers of a finished run said
-    JOB = "job"  # script, request and logs of a job that no unfinished run refers to
-    ASIDE = "aside"  # results that `rerun` has put aside
-    RUN = "run"  # everything of a run, its results too
-    COPY = "copy"  # results in their directory, of a run that has them in an archive too
-    REMAINS = "remains"  # of a command that was killed
+    LOG = "log"  # output of the workers of a finished run
+    JOB = "job"  # script, request and logs of a job that no unfinished run needs
+    ASIDE = "aside"  # earlier results that `rerun` put aside
+    RUN = "run"  # a whole run with its results
+    COPY = "copy"  # directory of results that are also in an archive
+    REMAINS = "remains"  # unfinished folders of a killed command
 
 
 @dataclass(frozen=True)
 class Item:
-    """Something that can go."""
+    """An item that can be removed."""
 
     kind: Kind
     name: str
@@ -44,26 +44,28 @@ class Item:
     changed_at: float  # seconds since the epoch
     size: int  # bytes on the disk
     n_files: int
-    run: RunDir | None = None  # whose lock has to be held
+    run: RunDir | None = None  # the run whose lock must be held
 
 
 @dataclass(frozen=True)
 class Policy:
-    """Whose things go, and from which age on."""
+    """The rule for what is removed."""
 
-    before: float  # what was changed after this moment stays, seconds since the epoch
-    states: frozenset[State] = frozenset()  # runs of these go as a whole
-    copies: bool = False  # what is archived goes where it is not
+    before: float  # items changed later stay; seconds since the epoch
+    states: frozenset[State] = frozenset()  # runs in these states are removed as a whole
+    copies: bool = False  # remove directories that are also archived
 
 
 def find(root: Path, rows: Sequence[Row], policy: Policy, *, is_all: bool) -> list[Item]:
-    """What can go, the largest first.
+    """The removable items, largest first.
 
     Args:
-        root: where the runs live.
-        rows: the runs whose things may go, as they are now.
-        policy: which of it goes.
-        is_all: whether they are all below `root`; jobs, which may be of several, go only then.
+        root: the runs root.
+        rows: the runs whose files may be removed, with their states.
+        policy: the rule for what is removed.
+        is_all: whether `rows` are all runs below `root`. Only then jobs are included, because a job
+            may
+            belong to several runs.
     """
     found = [*_of_runs(rows, policy), *_aside(root, rows, is_all)]
     if is_all:
@@ -73,10 +75,10 @@ def find(root: Path, rows: Sequence[Row], policy: Policy, *, is_all: bool) -> li
 
 
 def remove(item: Item) -> None:
-    """Remove it; RunDirError, and it stays, if somebody is at work there or forbids it.
+    """Remove an item; RunDirError, without removal, if it is in use or removal is forbidden.
 
-    To be called under the runs root's lock, so that nobody decides meanwhile to start the run. But
-    a copy is compared first with its archive, which takes long: StoreError if they differ.
+    Call this under the lock of the runs root, so that no process starts the run meanwhile. A copy
+    is first compared with its archive, which takes long: StoreError if they differ.
     """
     try:
         if item.run is None:
@@ -93,7 +95,7 @@ def remove(item: Item) -> None:
 
 
 def _of_runs(rows: Iterable[Row], policy: Policy) -> Iterator[Item]:
-    """Runs in one of the named states, and the logs and copies of those that have finished."""
+    """Runs in a named state, and logs and copies of finished runs."""
     for row in rows:
         has_archive = _has_archive(row.run)
         if row.state in policy.states & REMOVABLE and not has_archive:
@@ -106,12 +108,12 @@ def _of_runs(rows: Iterable[Row], policy: Policy) -> Iterator[Item]:
 
 
 def kept(rows: Iterable[Row], policy: Policy) -> list[str]:
-    """Runs in one of the named states that stay, for they are archived."""
+    """Ids of runs in a named state that stay because they are archived."""
     return [row.run_id for row in rows if row.state in policy.states and _has_archive(row.run)]
 
 
 def require_archived(item: Item) -> None:
-    """StoreError if a copy and its archive differ, so that it would not be removed."""
+    """StoreError if a copy differs from its archive, so that it would not be removed."""
     from vmcjob.store.archive import require_equal
 
     for path in item.paths:
@@ -123,13 +125,13 @@ def _has_archive(run: RunDir) -> bool:
 
 
 def _remove_copy(run: RunDir) -> None:
-    from vmcjob.store.archive import remove_directory  # needs Zarr, as nothing else here
+    from vmcjob.store.archive import remove_directory  # the only import of Zarr in this module
 
     remove_directory(run.store_path)
 
 
 def _aside(root: Path, rows: Iterable[Row], is_all: bool) -> Iterator[Item]:
-    """What was put aside of the runs, or of all there ever were."""
+    """Directories that were put aside, of these runs or of all runs."""
     names = {row.run_id for row in rows}
     for path in (root / OLD).glob("*"):
         run = RunDir(path)
@@ -138,7 +140,7 @@ def _aside(root: Path, rows: Iterable[Row], is_all: bool) -> Iterator[Item]:
 
 
 def _jobs(root: Path, rows: Iterable[Row]) -> Iterator[Item]:
-    """Jobs that are of no use but to look up how something went that went well."""
+    """Folders of jobs that only finished runs refer to."""
     settled = {row.run for row in rows if row.state is State.FINISHED}
     needed = {
         submission.job_name
@@ -151,7 +153,7 @@ def _jobs(root: Path, rows: Iterable[Row]) -> Iterator[Item]:
 
 
 def _remains(root: Path) -> Iterator[Item]:
-    """Folders that were being made or removed."""
+    """Unfinished folders of killed commands."""
     for path in root.glob(".*"):
         if _UNFINISHED.fullmatch(path.name) and path.is_dir():
             yield _item(Kind.REMAINS, path.name, [path])
@@ -164,10 +166,10 @@ def _item(
     run: RunDir | None = None,
     changed_at: float | None = None,
 ) -> Item:
-    """The item with what it takes on the disk; without a time, as old as its youngest file."""
+    """An item with its size on the disk; without a time, as old as its youngest file."""
     sizes, times = [0], [0.0]
     for path in paths:
-        with suppress(OSError):  # gone meanwhile
+        with suppress(OSError):  # removed meanwhile
             times.append(os.lstat(path).st_mtime)
         for file in _files(path):
             with suppress(OSError):
@@ -179,7 +181,7 @@ def _item(
 
 
 def _files(path: Path) -> Iterator[str]:
-    """A file, or all files below a folder; links are not followed."""
+    """A file, or all files below a folder, without following links."""
     if not path.is_dir() or path.is_symlink():
         yield str(path)
         return
@@ -188,7 +190,7 @@ def _files(path: Path) -> Iterator[str]:
 
 
 def _last_change(run: RunDir) -> float | None:
-    """When something last happened to a run, as far as it can say."""
+    """Time of the last recorded event of a run; None if unknown."""
     outcome, beat, submission = run.read_outcome(), run.read_heartbeat(), run.read_submission()
     times = [record.time for record in (outcome, beat) if record is not None]
     if submission is not None:
@@ -199,7 +201,7 @@ def _last_change(run: RunDir) -> float | None:
 
 
 def _remove_all(paths: Iterable[Path]) -> None:
-    """Remove files, and folders whole: each is out of sight at once, however long it takes."""
+    """Remove files and whole folders; a folder is first renamed, so it disappears at once."""
     for path in paths:
         if path.is_dir() and not path.is_symlink():
             hidden = path.with_name(f".{path.name}.{os.urandom(4).hex()}")

@@ -1,7 +1,7 @@
-"""Which of a run's processes this is: a run on several nodes has one on each, its ranks.
+"""The rank of this process: a run on several nodes has one process on each node.
 
-The supervisor finds out and says it to the worker in options of `vmcjob run`, since a container
-lets no more of the environment in than it must.
+The supervisor determines the rank and passes it to the worker as options of `vmcjob run`, because a
+container sees little of the environment.
 """
 
 import re
@@ -11,19 +11,19 @@ from dataclasses import dataclass
 from vmcjob.errors import UsageError
 
 _ADDRESS = re.compile(r".+:\d{1,5}")
-FIRST_PORT, N_PORTS = 61440, 4096  # above those that Linux gives to outgoing connections
+FIRST_PORT, N_PORTS = 61440, 4096  # above the ports that Linux uses for outgoing connections
 
 
 @dataclass(frozen=True)
 class Rank:
-    """One of `count` processes; the first alone writes, and the others find it at `coordinator`."""
+    """One of `count` processes; only rank 0 writes, and the others meet it at `coordinator`."""
 
     index: int = 0
     count: int = 1
-    coordinator: str | None = None  # host:port, where the first one listens
+    coordinator: str | None = None  # host:port, where rank 0 listens
 
     def __post_init__(self) -> None:
-        """UsageError if there can be no such rank."""
+        """UsageError if the numbers do not fit together."""
         if self.index not in range(self.count):
             raise UsageError(
                 f"--rank {self.index}: expected less than --ranks, which is {self.count}; "
@@ -37,16 +37,16 @@ class Rank:
 
     @property
     def is_first(self) -> bool:
-        """Whether it is the one that writes."""
+        """Whether this is rank 0, which writes."""
         return self.index == 0
 
     @property
     def is_alone(self) -> bool:
-        """Whether there are no others."""
+        """Whether there are no other ranks."""
         return self.count == 1
 
     def options(self) -> tuple[str, ...]:
-        """What tells `vmcjob run` that it is this rank."""
+        """Options of `vmcjob run` for this rank."""
         if self.coordinator is None:
             return ()
         return (
@@ -59,6 +59,6 @@ ALONE = Rank()
 
 
 def port_of(job_id: str) -> int:
-    """Where the ranks of a job meet: other jobs on the same machine have another port."""
+    """Port where the ranks of a job meet; different for other jobs on the same machine."""
     number = int(job_id) if job_id.isdecimal() else zlib.crc32(job_id.encode())
     return FIRST_PORT + number % N_PORTS

@@ -84,7 +84,7 @@ def _solved(
 
 
 def _nothing_like(make: Callable[[], Made]) -> Made:
-    """Zeros in the shapes that `make` would return."""
+    """Zeros in the shapes of the result of `make`."""
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), jax.eval_shape(make))
 
 

@@ -57,9 +57,7 @@ class Spring:
 
     @property
     def metric(self) -> Metric:
-        """Overlap as in SR; Euclidean with a memory, because a batch does not see most of the
-        memory.
-        """
+        """Overlap as in SR; Euclidean with a memory, most of which a batch does not see."""
         return "euclidean" if self.memory.momentum else "overlap"
 
     def init(self, params: Params) -> SpringState:
