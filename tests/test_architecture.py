@@ -1,6 +1,7 @@
 """Who may import whom: the rooms of the house and the doors between them."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "vmcjob"
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 BASE = {"errors"}
 ROOMS: dict[str, set[str]] = {
     "errors": set(),
@@ -260,3 +262,21 @@ def test_functions_fit_on_a_screen(path: Path) -> None:
 def test_every_room_of_the_plan_exists() -> None:
     """The table above describes this house, not a planned one."""
     assert {room for room, _ in modules()} - DOORS == set(ROOMS)
+
+
+def test_the_page_on_architecture_shows_the_rooms_and_arrows_of_this_table() -> None:
+    """A room that is added, moved or given a new import must be changed on the page, too."""
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
+    shown = {room: set(re.findall(r"`(\w+)`", arrows)) for room, _, arrows in rows}
+    assert shown == ROOMS
+    assert len(rows) == len(shown), "a room is listed twice"
+
+
+def test_the_story_on_the_page_names_files_that_exist() -> None:
+    """Ten numbered sentences, each of which leads a reader to a file."""
+    story = re.findall(r"^\d+\. .*(?:\n {3}.*)*", PAGE.read_text("utf-8"), re.MULTILINE)
+    assert len(story) == 10
+    for sentence in story:
+        files = re.findall(r"`(vmcjob/[\w/]+\.py)`", sentence)
+        assert files, sentence
+        assert all((PACKAGE.parent / file).is_file() for file in files), sentence

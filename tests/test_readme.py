@@ -30,3 +30,11 @@ def test_every_command_named_exists(command: str) -> None:
         [sys.executable, "-m", "vmcjob", command, "--help"], capture_output=True, timeout=60
     )
     assert shown.returncode == 0
+
+
+def test_links_to_files_of_the_checkout_lead_somewhere() -> None:
+    """A page or picture that was moved or renamed leaves a dead link behind."""
+    links = re.findall(r"\]\((?!https?://|#)([^)#]+)", README)
+    assert "docs/architecture.md" in links
+    missing = [link for link in links if not (Path(__file__).parents[1] / link).exists()]
+    assert not missing
