@@ -85,7 +85,7 @@ def test_all_attempts_of_all_runs_are_added_up(tmp_path):
     charge(runs[2], 0.25)
     assert why_over(tmp_path, group) == (
         "its submission has used 6 of 6 GPU hours; raise budget.gpu_hours in its spec and submit "
-        "that again"
+        "the spec again"
     )
 
 

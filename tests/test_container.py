@@ -119,5 +119,5 @@ def test_compiled_programs_are_kept_by_image_where_nobody_else_can_write(tmp_pat
     with pytest.raises(ContainerError, match="others may write there"):
         make_cache(tmp_path / "cache", "ab" * 32)
     (tmp_path / "file").write_text("")
-    with pytest.raises(ContainerError, match="cannot be made: Not a directory; name another"):
+    with pytest.raises(ContainerError, match="cannot be made: Not a directory; set compile_"):
         make_cache(tmp_path / "file", "ab" * 32)
