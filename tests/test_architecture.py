@@ -268,7 +268,8 @@ def test_the_page_on_architecture_shows_the_rooms_and_arrows_of_this_table() -> 
     """A room that is added, moved or given a new import must be changed on the page, too."""
     rows = re.findall(r"^\| `(\w+)` \| (.+) \| (.+) \|$", PAGE.read_text("utf-8"), re.MULTILINE)
     shown = {room: set(re.findall(r"`(\w+)`", arrows)) for room, _, arrows in rows}
-    assert shown == ROOMS
+    differing = {room for room in shown | ROOMS if shown.get(room) != ROOMS.get(room)}
+    assert not differing, f"docs/architecture.md: change the lines of {sorted(differing)}"
     assert len(rows) == len(shown), "a room is listed twice"
 
 
