@@ -19,5 +19,5 @@ def place_of(path: Path, *, is_writable: bool = False) -> Store:
         raise StoreError(f"{path}: there is no store")
     archive = archive_of(path)
     if is_writable:
-        raise StoreError(f"{archive}: is read-only; restore it first: vmcjob archive --restore")
+        raise StoreError(f"{archive}: is read-only; run vmcjob archive --restore first")
     return ZipStore(archive, mode="r")
