@@ -1,4 +1,8 @@
-"""The command line as users have it: a process of its own, in a directory of its own."""
+"""The command line as users have it: a process of its own, in a directory of its own.
+
+Commands are forks of a process that has imported their modules, but for tests that ask for a new
+interpreter by `python=COMMAND`.
+"""
 
 import fcntl
 import os
@@ -14,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import vmcjob
+from tests.forks import COMMANDS, Fork
 from tests.runs import end_everything
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.scheduler.local import slot_folder
@@ -43,9 +48,13 @@ class Shell:
         return kept | isolated | dict(self.extra)
 
     def run(
-        self, *arguments: str, python: tuple[str, ...] = COMMAND
-    ) -> subprocess.CompletedProcess:
-        """Run a command to its end, output as text."""
+        self, *arguments: str, python: tuple[str, ...] | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        """Run a command to its end, output as text; `python` starts a new interpreter instead."""
+        if python is None:
+            with self.start(*arguments, errors="surrogateescape") as process:
+                stdout, stderr = process.communicate(timeout=TIMEOUT_S)
+            return subprocess.CompletedProcess(process.args, process.returncode, stdout, stderr)
         return subprocess.run(
             [*python, *arguments],
             cwd=self.cwd,
@@ -57,15 +66,17 @@ class Shell:
             check=False,
         )
 
-    def start(self, *arguments: str) -> subprocess.Popen[str]:
+    def start(self, *arguments: str, errors: str = "strict") -> subprocess.Popen[str]:
         """Start a command with pipes for its output."""
-        return subprocess.Popen(
+        return Fork(
+            COMMANDS,
             [*COMMAND, *arguments],
             cwd=self.cwd,
             env=self.environment,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            text=True,
+            encoding="utf-8",
+            errors=errors,
         )
 
     def run_on_terminal(self, *arguments: str, n_columns: int = 80) -> tuple[int, str]:
@@ -75,7 +86,8 @@ class Shell:
         environment = {"TERM": "xterm"} | self.environment
         for name in ("COLUMNS", "LINES"):
             environment.pop(name, None)
-        process = subprocess.Popen(
+        process = Fork(
+            COMMANDS,
             [*COMMAND, *arguments],
             cwd=self.cwd,
             env=environment,

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from tests.forks import WORKERS, Fork
 from vmcjob.plan import make_plan
 from vmcjob.rank import ALONE, Rank
 from vmcjob.rundir import Record, RunDir
@@ -77,7 +78,8 @@ def start(
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(REPOSITORY),
     }
-    return subprocess.Popen(
+    return Fork(
+        WORKERS,
         [sys.executable, *program, str(run.path), *rank.options()],
         env=environment,
         stderr=subprocess.PIPE,
