@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -23,6 +24,8 @@ from vmcjob.store import RunStore
 
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
 PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
+HURRY_S = 0.5  # between looks at the queue
+LOOK_S = 0.01  # between looks at a file: what has to be seen may pass in a second
 # What a user has set for JAX stays out, except that jobs share what they compiled.
 COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
 
@@ -204,14 +207,38 @@ class Room:
         """Wait until so many runs are in these states, and no others."""
         self.wait_until(lambda: self.states() == Counter(wanted), f"{wanted}")
 
-    def wait_until(self, is_reached: Callable[[], object], what: str) -> None:
+    def wait_until(
+        self, is_reached: Callable[[], object], what: str, pause_s: float = HURRY_S
+    ) -> None:
         """Return as soon as it is so; meanwhile requeued jobs need not wait two minutes."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline, hurry_at = time.monotonic() + PATIENCE_S, 0.0
         while not is_reached():
             if time.monotonic() > deadline:
                 raise AssertionError(f"waited in vain until {what}; {self.describe()}")
-            self.hurry()
-            time.sleep(0.5)
+            if time.monotonic() > hurry_at:
+                self.hurry()
+                hurry_at = time.monotonic() + HURRY_S
+            time.sleep(pause_s)
+
+    def hold(
+        self, *runs: RunDir, is_time: Callable[[RunDir], bool] | None = None
+    ) -> dict[RunDir, int]:
+        """Stop the worker of each run as soon as it computes, or as `is_time` holds; their pids.
+
+        A fast machine would finish the run before a test has looked. SIGCONT lets a worker go on.
+        """
+        held: dict[RunDir, int] = {}
+
+        def are_held() -> bool:
+            for run in runs:
+                beat = run.read_heartbeat()
+                if beat is not None and run not in held and (is_time or is_computing)(run):
+                    os.kill(beat.pid, signal.SIGSTOP)
+                    held[run] = beat.pid
+            return len(held) == len(runs)
+
+        self.wait_until(are_held, "all workers are stopped", LOOK_S)
+        return held
 
     def hurry(self) -> None:
         """Let requeued jobs start soon: SLURM would make them wait for two minutes.
@@ -263,6 +290,11 @@ def is_computing(run: RunDir) -> bool:
     """Whether the worker that spoke last has done steps."""
     beat = run.read_heartbeat()
     return beat is not None and beat.steps_per_s is not None
+
+
+def is_told_to_stop(run: RunDir) -> bool:
+    """Whether the run's worker was asked to stop, in any attempt."""
+    return any(line["event"] == "stop" for line in run.read_attempts())
 
 
 def n_starts(run: RunDir) -> int:

@@ -39,10 +39,13 @@ def _missing_from_cluster() -> str | None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes, without accounting."""
-    _require(_missing_from_cluster())
+    """Two nodes, without accounting.
+
+    Another test session on this machine may use the testbed, or `.ci/run` may be installing it.
+    """
     with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)  # another test session on this machine may be at it
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        _require(_missing_from_cluster())
         yield from _keep_up()
 
 

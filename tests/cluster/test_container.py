@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import assert_same, is_computing, n_starts, series
+from tests.cluster.cluster import assert_same, is_told_to_stop, n_starts, series
 from tests.cluster.test_life import assert_lives_a_whole_life
 from vmcjob.rundir import Phase, RunDir
 from vmcjob.store import RunStore
@@ -30,19 +30,20 @@ def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(cont
     room = replace(contained, extra={**contained.extra, **threshold, **hidden})
     room.run("submit", room.spec(train=300, evaluate=6000))
     run = room.only_run()
-    room.wait_until(lambda: is_computing(run), "it computes")
-    beat, submission = run.read_heartbeat(), run.read_submission()
-    assert beat is not None
+    worker = room.hold(run)[run]
+    submission = run.read_submission()
     assert submission is not None
     assert submission.job_id is not None
     names = {
         item.partition(b"=")[0]
-        for item in Path(f"/proc/{beat.pid}/environ").read_bytes().split(b"\0")
+        for item in Path(f"/proc/{worker}/environ").read_bytes().split(b"\0")
     }
     assert {b"SLURM_JOB_ID", b"JAX_PLATFORMS", b"PYTHONNOUSERSITE"} <= names
     assert not {b"SECRET", b"PYTHONPATH", b"VIRTUAL_ENV"} & names
-    assert not Path(f"/proc/{beat.pid}/root/secret").exists()
+    assert not Path(f"/proc/{worker}/root/secret").exists()
     room.cluster.call("scancel", "--signal=URG", submission.job_id)
+    room.wait_until(lambda: is_told_to_stop(run), "its supervisor has heard of it")
+    os.kill(worker, signal.SIGCONT)
     room.wait_for(FINISHED=1)
     assert n_starts(run) == 2
     store = RunStore.open(run.store_path, "r", run_id=run.path.name)

@@ -1,11 +1,15 @@
 """The life of a job on a real SLURM: submitted, watched, finished, aggregated."""
 
 import json
+import os
+import signal
 import subprocess
+from pathlib import Path
 
 import pytest
 
 from tests.cluster.cluster import TESTBED, Cluster, Room
+from vmcjob.rundir import Phase, RunDir
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -22,8 +26,17 @@ def test_from_submit_to_an_energy(room: Room):
     assert_lives_a_whole_life(room)
 
 
+def has_an_energy(run: RunDir) -> bool:
+    """Whether the worker has told an energy with an error bar, and goes on."""
+    beat = run.read_heartbeat()
+    return beat is not None and beat.phase is not Phase.DONE and beat.error is not None
+
+
 def assert_lives_a_whole_life(room: Room) -> None:
-    """Every state in its turn, and energies while it runs, from another process each time."""
+    """Every state in its turn, and energies while it runs, from another process each time.
+
+    The first worker is stopped as soon as it has told an energy, until all has been looked at.
+    """
     spec = room.spec(seeds=2, train=150, evaluate=4000)
     (drawn,) = json.loads(room.run("submit", "--dry-run", "--json", "--max-parallel=1", spec))[
         "jobs"
@@ -35,18 +48,16 @@ def assert_lives_a_whole_life(room: Room) -> None:
     assert submitted.read_text() == drawn["script"]
     assert submitted.parent.name == drawn["job_name"]
 
-    room.wait_for(RUNNING=1, QUEUED=1)
-    (queued,) = [row for row in room.status() if row["state"] == "QUEUED"]
-    assert queued["message"] == "waits for its turn in the array"
+    run = RunDir(Path(done["submitted"][0]["run_dir"]))
+    held = room.hold(run, is_time=has_an_energy)
+    rows = {row["state"]: row for row in room.status()}
+    assert rows.keys() == {"RUNNING", "QUEUED"}
+    assert rows["RUNNING"]["error"] is not None
+    assert rows["QUEUED"]["message"] == "waits for its turn in the array"
     again = json.loads(room.run("submit", "--json", spec))
     assert again["submitted"] == []
     assert sorted(item["reason"] for item in again["skipped"]) == ["queued", "running"]
-
-    def shows_an_energy() -> bool:
-        rows = room.status()
-        return any(row["state"] == "RUNNING" and row["error"] is not None for row in rows)
-
-    room.wait_until(shows_an_energy, "a running run shows an energy")
+    os.kill(held[run], signal.SIGCONT)
     room.wait_for(FINISHED=2)
     (row,) = json.loads(room.start("aggregate", "--json").stdout)["rows"]
     assert row["runs"] == 2

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.cluster.cluster import Cluster, Room, assert_same, is_computing, n_starts, series
+from tests.cluster.cluster import LOOK_S, Cluster, Room, assert_same, is_computing, n_starts, series
 from vmcjob.rundir import RunDir
 from vmcjob.store import RunStore
 
@@ -45,7 +45,7 @@ def submit(room: Room) -> RunDir:
     """Such a run, computing."""
     room.run("submit", room.spec(**N_STEPS, extra=NODES))
     run = room.only_run()
-    room.wait_until(lambda: is_computing(run), "it computes")
+    room.wait_until(lambda: is_computing(run), "it computes", LOOK_S)
     return run
 
 

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import Room, is_computing, n_starts
-from vmcjob.rundir import RunDir
+from tests.cluster.cluster import Room, is_told_to_stop, n_starts
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -17,20 +16,10 @@ GPUS = "CUDA_VISIBLE_DEVICES"
 MEMORY = "XLA_PYTHON_CLIENT_MEM_FRACTION"
 
 
-def environment(run: RunDir) -> dict[str, str]:
-    """What the run's worker sees."""
-    items = Path(f"/proc/{worker_pid(run)}/environ").read_text().split("\0")
+def environment(pid: int) -> dict[str, str]:
+    """The variables that a worker was given."""
+    items = Path(f"/proc/{pid}/environ").read_text().split("\0")
     return dict(item.split("=", 1) for item in items if item)
-
-
-def worker_pid(run: RunDir) -> int:
-    beat = run.read_heartbeat()
-    assert beat is not None
-    return beat.pid
-
-
-def is_told_to_stop(run: RunDir) -> bool:
-    return any(line["event"] == "stop" for line in run.read_attempts())
 
 
 def test_packed_runs_share_gpus_stop_and_come_back_together_and_are_cancelled_alone(room: Room):
@@ -41,15 +30,11 @@ def test_packed_runs_share_gpus_stop_and_come_back_together_and_are_cancelled_al
     (job_id,) = {item["job_id"] for item in done["submitted"]}
     assert job_id.isdecimal()  # a plain job, and no array
     runs = room.list()
-    room.wait_until(lambda: all(map(is_computing, runs)), "all compute")
-    seen = [environment(run) for run in runs]
+    workers = room.hold(*runs)  # or the first would finish before the last begins
+    seen = [environment(pid) for pid in workers.values()]
     assert sorted(Counter(found[GPUS] for found in seen).values()) == [2, 2]
     assert {found[MEMORY] for found in seen} == {"0.3750"}
 
-    # Kept from finishing before they are disturbed.
-    workers = {run: worker_pid(run) for run in runs}
-    for pid in workers.values():
-        os.kill(pid, signal.SIGSTOP)
     cancelled, *others = runs
     assert f"job {job_id} goes on with 3 other runs" in room.run("cancel", cancelled.path.name)
     room.wait_until(lambda: is_told_to_stop(cancelled), "its supervisor has heard of it")

@@ -10,8 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.cluster import TESTBED, Room, is_computing, n_starts
-from vmcjob.rundir import RunDir
+from tests.cluster.cluster import TESTBED, Room, is_computing, is_told_to_stop, n_starts
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -153,18 +152,9 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
 
 def pause(*rooms: Room) -> list[int]:
     """Stop the worker of each room as soon as it computes; their pids."""
-    held: dict[RunDir, int] = {}
-
-    def are_held() -> bool:
-        for run in (own.only_run() for own in rooms):
-            submission = run.read_submission()
-            if run not in held and is_computing(run) and submission and submission.worker_pid:
-                os.kill(submission.worker_pid, signal.SIGSTOP)
-                held[run] = submission.worker_pid
-        return len(held) == len(rooms)
-
-    rooms[0].wait_until(are_held, "all of them compute")
-    return [held[own.only_run()] for own in rooms]
+    runs = [own.only_run() for own in rooms]
+    held = rooms[0].hold(*runs)
+    return [held[run] for run in runs]
 
 
 def is_supervised(room: Room) -> bool:
@@ -196,4 +186,4 @@ def come_back(room: Room) -> None:
 
 def was_told(room: Room) -> bool:
     """Whether the room's worker was asked to stop."""
-    return any(line["event"] == "stop" for line in room.only_run().read_attempts())
+    return is_told_to_stop(room.only_run())
