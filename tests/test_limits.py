@@ -2,6 +2,7 @@
 
 import json
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,8 @@ import pytest
 from tests.cli.shell import Shell
 from tests.runs import Programs
 from vmcjob.rundir import list_runs
+from vmcjob.scheduler.slurm.maintenance import describe_maintenance
+from vmcjob.scheduler.slurm.queue import explain
 from vmcjob.status import State, examine
 
 SPEC = """
@@ -157,6 +160,7 @@ def test_a_check_says_what_the_cluster_would_do_and_writes_nothing(cluster):
         "earliest_start": 1795346093.0,
         "nodes": "n1",
         "partition": "gpu",
+        "note": None,
         "refusal": None,
     }
     done = cluster.run("submit", "-n", "--check", spec)
@@ -167,6 +171,68 @@ def test_a_check_says_what_the_cluster_would_do_and_writes_nothing(cluster):
     assert "takes 1 of 2 jobs now" in done.stderr
     assert not cluster.runs.exists()
     assert not any(call.startswith("submit") for call in cluster.calls())
+
+
+NOW = 1_795_000_000
+
+
+@pytest.mark.parametrize(
+    ("wall_time_s", "starts_in_s", "name", "left"),
+    [
+        (3600.0, 9000.0, "root_3", "0-00:20:00"),
+        (2 * 86400.0, 200_000.0, "root_3", "0-00:20:00"),
+        (600.0, 9000.0, None, None),  # it would fit in before: something else is in its way
+        (3600.0, 30.0, None, None),  # it starts at once, elsewhere
+        (3600.0, 1000.0, None, None),  # before the maintenance
+        (3600.0, None, None, None),
+    ],
+)
+def test_the_maintenance_that_a_job_would_wait_for_is_named(
+    programs, monkeypatch, wall_time_s, starts_in_s, name, left
+):
+    """And the wall time that may still fit in before it."""
+    monkeypatch.setattr(time, "time", lambda: float(NOW))
+    end = NOW + 8000
+    programs.make(
+        "scontrol",
+        f"ReservationName=past StartTime={NOW - 99} EndTime={NOW - 9} Flags=MAINT\n"
+        f"ReservationName=course StartTime={NOW + 9} EndTime={end} Flags=SPEC_NODES\n"
+        f"ReservationName=root_3 StartTime={NOW + 1230} EndTime={end} Flags=MAINT,ALL_NODES\n",
+    )
+    said = describe_maintenance(wall_time_s, None if starts_in_s is None else NOW + starts_in_s)
+    if name is None:
+        assert said == ""
+        return
+    until = time.strftime("%Y-%m-%d %H:%M", time.localtime(end))
+    assert said == (
+        f"the maintenance reservation {name} comes first, until {until}; "
+        f"a wall time below {left} (-t) may start before it"
+    )
+
+
+def test_a_job_that_waits_for_a_maintenance_says_so(programs, monkeypatch):
+    monkeypatch.setattr(time, "time", lambda: float(NOW))
+    times = f"StartTime={NOW - 99} EndTime={NOW + 900}"
+    programs.make("scontrol", f"ReservationName=root_4 {times} Flags=MAINT\n")
+    assert "root_4 lasts until" in describe_maintenance(3600.0, NOW + 900.0)
+    assert describe_maintenance(3600.0, NOW + 300.0) == "", "elsewhere, before its end"
+    assert explain("ReqNodeNotAvail, Reserved for maintenance").startswith(
+        "waits for the end of a maintenance"
+    )
+    assert explain("ReqNodeNotAvail, UnavailableNodes:n[1-2]") == "its nodes are down or reserved"
+
+
+def test_no_room_on_an_empty_queue_is_told_as_the_oddity_that_it_is(cluster):
+    """A slurmctld that has just restarted has counted wrongly."""
+    cluster.limit(0)
+    squeue = Programs(cluster.cwd / "bin")
+    squeue.make("squeue")
+    done = cluster.run("submit", "-n", "--check", cluster.spec(3))
+    assert "though no job of yours is in the queue" in done.stderr
+    assert "slurmctld has just restarted" in done.stderr
+    squeue.make("squeue", "4\n")
+    done = cluster.run("submit", "-n", "--check", cluster.spec(3))
+    assert "takes no more jobs now (AssocMaxSubmitJobLimit); submit again" in done.stderr
 
 
 def test_a_check_names_all_that_would_be_refused_at_once(cluster):

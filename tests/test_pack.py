@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.runs import Programs, make_run, wait_until
-from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
+from vmcjob.rundir import SHORT_OF_MEMORY, Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.status import JobState, Stage, State, examine
 from vmcjob.supervisor import Pack, Share, SlurmJob, Supervisor
 
@@ -261,3 +261,11 @@ def test_a_run_that_stopped_half_way_waits_for_its_job_to_come_back(tmp_path):
     run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED))
     states = [examine(run, {run.path: job}).state for job in (ACTIVE, WAITING)]
     assert states == [State.STOPPING, State.QUEUED]
+    # Nothing of it stops any more: it may wait for hours until the others let it begin again.
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=SHORT_OF_MEMORY))
+    row = examine(run, {run.path: ACTIVE})
+    assert (row.state, row.message) == (
+        State.QUEUED,
+        "had too little memory; begins again at its last commit when the other runs of its job "
+        "have ended",
+    )

@@ -22,7 +22,7 @@ PARTITIONS = """\
 PartitionName=short AllowGroups=ALL Default=YES Hidden=NO MaxNodes=UNLIMITED MaxTime=01:00:00 \
 MinNodes=0 Nodes=n[1-2] State=UP DefMemPerNode=UNLIMITED MaxMemPerNode=UNLIMITED
 PartitionName=long AllowGroups=ALL Default=NO Hidden=NO MaxNodes=UNLIMITED MaxTime=2-00:00:00 \
-MinNodes=0 Nodes=n[1-2] State=UP DefMemPerNode=1000 MaxMemPerNode=4096
+MinNodes=0 Nodes=n[1-2] QoS=part State=UP DefMemPerNode=1000 MaxMemPerNode=4096
 PartitionName=endless AllowGroups=ALL Default=NO Hidden=YES MaxNodes=UNLIMITED MaxTime=UNLIMITED \
 MinNodes=0 Nodes=n[1-2] State=UP DefMemPerNode=1000 MaxMemPerCPU=100
 """
@@ -84,3 +84,59 @@ def test_where_no_cluster_answers_there_is_a_way_to_stay_here(cluster, tmp_path)
         submit(tmp_path)
     assert words in str(refusal.value)
     assert cluster.calls("sbatch") == []
+
+
+CONFIG = "AccountingStorageEnforce = associations,limits,qos\n"
+QOS = "normal||\nshort|00:20:00|DenyOnLimit\nlong|1-00:00:00|OverPartQOS\npart|01:30:00|\n"
+USERS = "lab|lab||normal|\nlab|guest||normal|00:10:00\nlab|lab|endless|short|\n"
+
+
+def make_accounting(programs, config: str = CONFIG) -> None:
+    """What SLURM's configuration and accounting say; partitions are as ever."""
+    script = f'case "$*" in *config*) echo "{config}" ;; *) echo "{PARTITIONS}" ;; esac\n'
+    for name, text in (
+        ("scontrol", script),
+        ("sacctmgr", f'case "$*" in *qos*) echo "{QOS}" ;; *) echo "{USERS}" ;; esac\n'),
+    ):
+        (programs.folder / name).write_text(f"#!/bin/sh\n{text}")
+        (programs.folder / name).chmod(0o755)
+
+
+@pytest.mark.parametrize(
+    ("flags", "who", "most"),
+    [
+        ({"qos": "short"}, "quality of service short", "00:20:00"),
+        ({"account": "guest"}, "account guest", "00:10:00"),
+        ({"partition": "endless"}, "quality of service short", "00:20:00"),  # the default there
+        ({"partition": "long", "time": "02:00:00"}, "quality of service part", "01:30:00"),
+        (
+            {"partition": "long", "time": "1-06:00:00", "qos": "long"},
+            "quality of service long",
+            "1-00:00:00",
+        ),
+    ],
+)
+def test_a_wall_time_beyond_the_accounting_is_refused(cluster, tmp_path, flags, who, most):
+    """sbatch takes the job, which then waits for ever: QOSMaxWallDurationPerJobLimit."""
+    make_accounting(cluster)
+    with pytest.raises(SchedulerError) as refusal:
+        submit(tmp_path, **flags)
+    assert str(refusal.value) == f"{who} allows a wall time of {most}; ask for less (-t)"
+    assert list_runs(tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("flags", "config"),
+    [
+        ({}, CONFIG),
+        ({"partition": "long", "time": "12:00:00", "qos": "long"}, CONFIG),
+        ({"partition": "short,endless"}, CONFIG),  # one of them is enough
+        ({"qos": "short", "time": "00:20:00"}, CONFIG),
+        ({"qos": "short"}, "AccountingStorageEnforce = associations"),
+    ],
+)
+def test_a_wall_time_within_the_accounting_is_submitted(cluster, tmp_path, flags, config):
+    """Also beyond limits that the cluster does not enforce."""
+    make_accounting(cluster, config)
+    submit(tmp_path, **flags)
+    assert len(list_runs(tmp_path)) == 1

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Record, Submission
+from vmcjob.rundir import SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Record, Submission
 
 STALE_S = 120.0  # a worker on another host that was silent for so long is taken for dead
 
@@ -188,6 +188,8 @@ def _judge_active(seen: Observation, submission: Submission, job_started_at: flo
     if outcome is not None and has_ended and not _may_come_back(outcome):
         return State(outcome.outcome)
     is_ending = seen.job is not None and seen.job.is_ending
+    if has_ended and not is_ending and waits_for_others(submission, outcome):
+        return State.QUEUED
     if has_ended or is_ending or submission.cancelled_at is not None:
         return State.STOPPING
     if seen.is_worker_alive or (seen.job is not None and seen.job.is_suspended):
@@ -196,6 +198,12 @@ def _judge_active(seen: Observation, submission: Submission, job_started_at: flo
     # end the job, and a clock that is wrong makes the liveliest look so.
     has_supervisor = (submission.started_at or 0.0) >= job_started_at
     return State.DEAD if has_supervisor and seen.is_worker_gone else State.RUNNING
+
+
+def waits_for_others(submission: Submission, outcome: OutcomeRecord | None) -> bool:
+    """Whether a run that lacked memory waits until the other runs of its job have ended."""
+    is_short = outcome is not None and outcome.message.startswith(SHORT_OF_MEMORY)
+    return is_short and submission.place is not None and submission.cancelled_at is None
 
 
 def _at_work(seen: Observation) -> State:

@@ -9,6 +9,7 @@ from vmcjob.errors import RunDirError
 from vmcjob.observation import heard_of_s, observe, silence_s
 from vmcjob.rundir import (
     DISK_FULL,
+    SHORT_OF_MEMORY,
     Heartbeat,
     Outcome,
     Phase,
@@ -27,6 +28,7 @@ from vmcjob.state import (
     Stage,
     State,
     judge,
+    waits_for_others,
 )
 
 __all__ = [
@@ -59,6 +61,7 @@ NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
     "vmcjob resume goes on"
 )
+OTHERS_FIRST = f"{SHORT_OF_MEMORY} when the other runs of its job have ended"
 NOBODY_WAITS = (
     "waits for {}, and nobody waits with it any more: that had stopped meanwhile, or the queue of "
     "this machine was killed"
@@ -204,6 +207,9 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     """Why a run waits or has ended: in its own words, else in those of who lost it."""
     outcome, job = seen.outcome, seen.job
     if state is State.QUEUED or (job is not None and job.is_suspended):
+        is_at_work = job is not None and job.stage is Stage.ACTIVE  # on the other runs of the job
+        if is_at_work and seen.submission and waits_for_others(seen.submission, outcome):
+            return OTHERS_FIRST
         waits = f"waits for {', '.join(run.open_waits)}" if run.open_waits else ""
         return waits or (job.words if job else "")
     if state is State.DEAD:

@@ -105,7 +105,8 @@ def _say_yes(answer: "Answer") -> str:
     if answer.starts_at is not None:
         first = "it" if answer.n_jobs == 1 else "the first"
         when = f"; {first} could start at {format_time(answer.starts_at)} on {answer.nodes}"
-    return f"{answer.batch.job_name}: {answer.system} would take {some}{queue}{when}"
+    why = f"; {answer.note}" if answer.note else ""
+    return f"{answer.batch.job_name}: {answer.system} would take {some}{queue}{when}{why}"
 
 
 def _describe_job(job: "JobPreview") -> dict[str, Any]:  # a JSON document
@@ -131,6 +132,7 @@ def _describe_answer(answer: "Answer") -> dict[str, Any]:  # a JSON document
         "earliest_start": answer.starts_at,
         "nodes": answer.nodes or None,
         "partition": answer.partition or None,
+        "note": answer.note or None,
         "refusal": str(refusal) if refusal else None,
     }
 

@@ -17,6 +17,8 @@ T = TypeVar("T")
 LOCAL = "local"  # scheduler of a submission to this machine
 RESULTS = "results"  # in `waits_for`: the run needs the results of the other run
 END = "end"  # in `waits_for`: the run only has to come after the other
+SHORT_OF_MEMORY = "had too little memory; begins again at its last commit"
+"""Outcome message of a run that goes on by itself after that."""
 
 
 class Phase(StrEnum):

@@ -152,6 +152,7 @@ class Answer:
     starts_at: float | None = None  # the first of them, seconds since the epoch; an estimate
     nodes: str = ""
     partition: str = ""
+    note: str = ""  # why it would not start sooner
     error: VmcJobError | None = None  # why it takes none, whenever asked
 
     @property

@@ -10,7 +10,7 @@ from vmcjob.notification import notify_job
 from vmcjob.protocol import DEADLINE, STOPPED, as_signal, how_it_ended
 from vmcjob.rank import Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.policy import (
     Happened,
@@ -120,8 +120,7 @@ def _gets_memory(attempt: Attempt, outcome: OutcomeRecord | None) -> bool:
     if ended := try_again(run, submission, Cause.OUT_OF_MEMORY, attempt.retries):
         run.write_outcome(ended)
         return False
-    words = "had too little memory; begins again at its last commit"
-    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=words))
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=SHORT_OF_MEMORY))
     return _requeue(attempt.job) is Fate.RETURNING
 
 

@@ -18,6 +18,7 @@ class Partition:
     is_default: bool
     max_time: str  # as SLURM writes it; UNLIMITED if there is no limit
     max_memory_mb: float  # per node
+    qos: str = ""  # the quality of service whose limits are the partition's
 
     def complaints(self, options: Options) -> Iterator[str]:
         """What the job asks for in vain, and how to ask for less."""
@@ -39,11 +40,16 @@ def list_partitions() -> list[Partition]:
     return [_read(fields) for fields in lines if "PartitionName" in fields]
 
 
-def require_fit(options: Options, partitions: Sequence[Partition]) -> None:
-    """SchedulerError if SLURM would start the job in none of the partitions that it may go to."""
+def choose(options: Options, partitions: Sequence[Partition]) -> list[Partition]:
+    """The partitions that a job may go to: those that it names, else the default one."""
     named = options.first("partition")
     names = named.split(",") if named else [p.name for p in partitions if p.is_default]
-    complaints = [list(p.complaints(options)) for p in partitions if p.name in names]
+    return [p for p in partitions if p.name in names]
+
+
+def require_fit(options: Options, partitions: Sequence[Partition]) -> None:
+    """SchedulerError if SLURM would start the job in none of the partitions that it may go to."""
+    complaints = [list(p.complaints(options)) for p in choose(options, partitions)]
     if complaints and all(complaints):
         words = "; ".join(word for found in complaints for word in found)
         raise SchedulerError(f"{words}, or choose another partition (-p)")
@@ -56,4 +62,5 @@ def _read(fields: dict[str, str]) -> Partition:
         is_default=fields.get("Default") == "YES",
         max_time=fields.get("MaxTime", "UNLIMITED"),
         max_memory_mb=float(memory) if memory.isdigit() else math.inf,
+        qos=fields.get("QoS", ""),
     )

@@ -7,7 +7,9 @@ from dataclasses import replace
 from vmcjob.errors import SchedulerError, VmcJobError
 from vmcjob.scheduler.contract import Answer
 from vmcjob.scheduler.slurm import commands
+from vmcjob.scheduler.slurm.accounting import read_wall_limits
 from vmcjob.scheduler.slurm.arrays import Array
+from vmcjob.scheduler.slurm.maintenance import describe_maintenance
 from vmcjob.scheduler.slurm.nodes import is_only_away
 from vmcjob.scheduler.slurm.partitions import Partition, list_partitions, require_fit
 from vmcjob.scheduler.slurm.patience import ask_patiently
@@ -15,6 +17,10 @@ from vmcjob.scheduler.slurm.patience import ask_patiently
 SYSTEM = "SLURM"
 _LIMIT = re.compile(r"\b(?:Assoc|QOS)\w*Submit\w*")
 """Names of the limits of how many jobs an account, a user or a quality of service may submit."""
+RESTARTED = (
+    ", though no job of yours is in the queue: others may use up the limit, or slurmctld has just "
+    "restarted and counts wrongly for a moment"
+)
 _VAGUE_LIMIT = "job submit limit"  # and others, says SLURM, when it names none
 _START = re.compile(r"to start at (?P<time>\S+) .*?on nodes? (?P<nodes>\S+)")
 _PARTITION = re.compile(r"in partition (\S+)")
@@ -26,9 +32,12 @@ def preflight(arrays: Sequence[Array]) -> list[Answer]:
     Each is judged as if it came alone.
     """
     partitions = _partitions() if arrays else []
+    limits = read_wall_limits() if arrays else None
     answers: list[Answer] = []
     for array in arrays:
         try:
+            if limits is not None:
+                limits.require(array.options, partitions)
             answers.append(ask(array, partitions))
         except VmcJobError as error:
             answers.append(Answer(array, SYSTEM, error=error))
@@ -50,12 +59,14 @@ def ask(array: Array, partitions: Sequence[Partition]) -> Answer:
     require_fit(array.options, partitions)
     start, partition = _START.search(said), _PARTITION.search(said)
     when = start["time"] if start else ""
+    starts_at = float(when) if when.isdecimal() else None
     return Answer(
         array,
         SYSTEM,
         n_jobs,
         limit,
-        starts_at=float(when) if when.isdecimal() else None,
+        starts_at=starts_at,
+        note=describe_maintenance(array.options.wall_time_s, starts_at),
         nodes=start["nodes"] if start else "",
         partition=partition[1] if partition else "",
     )
@@ -104,4 +115,13 @@ def _largest_part(array: Array, refusal: SchedulerError) -> tuple[int, str]:
             refused = middle
     if not taken and not found:  # as vague of a single job, it is about something else
         raise refusal
-    return taken, found[0] if found else ""
+    limit = found[0] if found else ""
+    return taken, limit if taken or _has_jobs() else f"{limit}{RESTARTED}"
+
+
+def _has_jobs() -> bool:
+    """Whether this user has jobs in the queue, as far as squeue says."""
+    try:
+        return bool(commands.call("squeue", "--noheader", "--me", "--format=%i").strip())
+    except SchedulerError:
+        return True

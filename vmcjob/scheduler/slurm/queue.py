@@ -23,6 +23,10 @@ _PRIVATE = re.compile(r"PrivateData\s*=")
 BEGIN_TIME = "BeginTime"  # of --begin, and of a job that is requeued
 NEVER_SATISFIED = "DependencyNeverSatisfied"
 PAUSE = "suspended by SLURM; goes on when it is resumed"
+MAINTENANCE = (
+    "waits for the end of a maintenance, which scontrol show reservation names; a shorter wall "
+    "time (-t) may start before it"
+)
 REASONS: Mapping[str, str] = {
     "None": "waits for the scheduler to look at it",
     "Priority": "others come first",
@@ -177,6 +181,8 @@ def explain(reason: str, start: float | None = None, *, has_begun: bool = False)
         start: when SLURM expects to start it, in seconds since the epoch.
         has_begun: whether it has been started before, and waits to be started again.
     """
+    if "Reserved for maintenance" in reason:
+        return MAINTENANCE
     word = _word(reason)
     if word == BEGIN_TIME:
         when = time.strftime("at %Y-%m-%d %H:%M:%S", time.localtime(start)) if start else "later"
