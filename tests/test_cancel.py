@@ -99,7 +99,7 @@ def has_worker(run: RunDir) -> bool:
 @pytest.fixture
 def orphan(programs, tmp_path, request):
     """A run whose supervisor was killed, and with it the job, while its worker computes."""
-    programs.make("squeue", "NONE\n")
+    programs.make("squeue", "22 N/A UNLIMITED\n")
     programs.make("scontrol")
     run = submitted(tmp_path, 0, job_id="22", array_index=None)
     command = [sys.executable, "-c", SUPERVISOR, str(run.path), request.param]

@@ -9,10 +9,11 @@ import pytest
 
 from tests.runs import Programs, make_run
 from vmcjob import scheduler
+from vmcjob.rank import Rank
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.status import JobState, Stage, State, examine
 from vmcjob.supervisor import SlurmJob
-from vmcjob.supervisor.endings import Attempt, conclude
+from vmcjob.supervisor.endings import Attempt, conclude, note_loss
 from vmcjob.supervisor.policy import MAX_REFUSALS
 from vmcjob.supervisor.watch import Deadline
 
@@ -169,6 +170,30 @@ def test_of_an_array_the_own_element_counts(run, programs):
     assert requeues(programs) == ["requeue 22_3"]
 
 
+@pytest.mark.parametrize(
+    ("show", "is_noted", "state", "is_told"),
+    [
+        (RETURNING, False, State.QUEUED, False),
+        (RETURNING, True, State.FAILED, True),  # by somebody, later: rank 1 has simply failed
+        (TIMED_OUT, False, State.FAILED, True),
+    ],
+)
+def test_an_end_of_several_nodes_is_told_when_it_is_one(
+    run, programs, tmp_path, show, is_noted, state, is_told
+):
+    """A node dies whole, the other rank fails for it, and seconds later SLURM requeues the job."""
+    make_scontrol(programs, show)
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="connection reset by peer"))
+    if is_noted:
+        note_loss(run, Rank(1, 2, "n1:1"), JOB, "exit code 1")
+    told = tmp_path / "told"
+    attempt = Attempt(run, JOB, 1, 1, None, has_moved=True, notify=f"/usr/bin/touch {told}")
+    assert conclude(replace(attempt, n_ranks=2)) == 1
+    job = JobState(Stage.WAITING if state is State.QUEUED else Stage.ENDED, "22_3")
+    assert (examine(run, {run.path: job}).state, told.exists()) == (state, is_told)
+    assert sum(line.get("event") == "retry" for line in run.read_attempts()) == (not is_told)
+
+
 @pytest.fixture
 def folder(tmp_path) -> Path:
     """What the run's submission has left."""
@@ -217,7 +242,7 @@ def test_an_end_of_the_wall_time_that_is_not_known_yet_is_asked_for_again(progra
     """The controller may be away when the job starts; without an answer nothing would stop it."""
     programs.make("squeue", code=1)
     deadline = Deadline(JOB, 90.0)
-    programs.make("squeue", f"{time.time():.0f}\n")
+    programs.make("squeue", f"25 {time.time():.0f} UNLIMITED\n")
     assert not deadline.has_come()  # just asked
     monkeypatch.setattr("vmcjob.supervisor.watch.ASK_AGAIN_S", 0.0)
     assert [deadline.has_come(), deadline.has_come()] == [False, True]
@@ -226,16 +251,35 @@ def test_an_end_of_the_wall_time_that_is_not_known_yet_is_asked_for_again(progra
 def test_a_wall_time_that_was_made_longer_is_used(programs):
     """By scontrol update; when nobody answers, what was said before holds."""
     end = time.time() + 80
-    programs.make("squeue", f"{end:.0f}\n")
+    programs.make("squeue", f"25 {end:.0f} UNLIMITED\n")
     deadline = Deadline(JOB, 90.0)
-    programs.make("squeue", f"{end + 600:.0f}\n")
+    programs.make("squeue", f"25 {end + 600:.0f} UNLIMITED\n")
     assert not deadline.has_come()
-    programs.make("squeue", f"{end:.0f}\n")
+    programs.make("squeue", f"25 {end:.0f} UNLIMITED\n")
     deadline = Deadline(JOB, 90.0)
     programs.make("squeue", code=1)
     assert deadline.has_come()
-    programs.make("squeue", "N/A\n")
+    programs.make("squeue", "25 N/A UNLIMITED\n")
     assert not Deadline(JOB, 90.0).has_come()
+
+
+def test_of_an_array_the_own_elements_deadline_counts(programs):
+    """Asked for the last element to start, with the array's id, squeue tells of all elements."""
+    lines = "23 1700000000 10:00\n25 1900000000 UNLIMITED\n24 1700000000 10:00\n"
+    programs.make("squeue", lines)
+    assert JOB.end_time() == 1_900_000_000
+    programs.make("squeue", "23 1700000000 10:00\n")
+    assert JOB.end_time() is None
+
+
+@pytest.mark.parametrize(
+    ("limit", "seconds"), [("4:00", 240), ("2:00:00", 7200), ("1-00:00:01", 86401)]
+)
+def test_a_clock_that_is_late_does_not_outlast_the_time_limit(programs, limit, seconds):
+    """SLURM tells the end by its own clock, and no job lasts longer than its time limit."""
+    programs.make("squeue", f"25 {time.time() + 10 * seconds:.0f} {limit}\n")
+    left = (replace(JOB, began=time.monotonic() - 60).end_time() or 0.0) - time.time()
+    assert left == pytest.approx(seconds - 60, abs=30)  # a loaded machine is slow
 
 
 def test_a_stop_for_no_reason_of_slurms_asks_it_for_nothing(run, programs):

@@ -44,7 +44,7 @@ def run(tmp_path) -> RunDir:
 
 @pytest.fixture
 def slurm(programs) -> Programs:
-    programs.make("squeue", "NONE\n")
+    programs.make("squeue", "25 N/A UNLIMITED\n")
     programs.make("scontrol", "JobId=25 JobState=RUNNING Restarts=0\n")
     return programs
 

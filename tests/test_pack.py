@@ -48,7 +48,7 @@ sys.exit(0 if order == "finish" else 75)
 @pytest.fixture
 def slurm(programs) -> Programs:
     """The wall time has no end, and everything is requeued."""
-    programs.make("squeue", "NONE\n")
+    programs.make("squeue", "25 N/A UNLIMITED\n")
     programs.make("scontrol", "JobId=25 JobState=RUNNING Restarts=0\n")
     return programs
 
@@ -145,7 +145,7 @@ def test_a_warning_reaches_all_and_the_job_comes_back_once_when_the_last_has_end
 
 def test_the_deadline_of_the_job_is_that_of_all_its_runs(tmp_path, slurm):
     pack, runs = make_pack(tmp_path, "wait 0", "wait 0.3")
-    slurm.make("squeue", f"{time.time() + 5:.0f}\n")
+    slurm.make("squeue", f"25 {time.time() + 5:.0f} UNLIMITED\n")
     assert supervise(pack) == 75
     assert outcomes(runs) == [Outcome.PREEMPTED] * 2
     asked = [call for call in slurm.calls("scontrol") if "show job" not in call]

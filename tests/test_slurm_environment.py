@@ -93,7 +93,7 @@ def test_other_jobs_that_a_wrapper_speaks_of_are_not_taken_for_ours(filtered, tm
 
 def test_what_a_wrapper_says_beside_the_answer_is_not_taken_for_it(programs, tmp_path):
     run = make_run(tmp_path)
-    run.write_submission(Submission(scheduler="slurm", job_id="22_0", job_name="h2-abc"))
+    run.write_submission(Submission(scheduler="slurm", job_id="22", job_name="h2-abc"))
     programs.make("squeue", BANNER + "22|h2-abc|PENDING|N/A|Priority\n" + BANNER)
     found = scheduler.look([run])[run.path]
     assert (found.stage, found.words) == (Stage.WAITING, "others come first")
@@ -101,7 +101,7 @@ def test_what_a_wrapper_says_beside_the_answer_is_not_taken_for_it(programs, tmp
     programs.make("sacct", BANNER + "22|h2-abc|OUT_OF_MEMORY|1700000000\n")
     found = scheduler.look([run])[run.path]
     assert (found.stage, found.job_id) == (Stage.ENDED, "22")
-    programs.make("squeue", f"{BANNER}{1_900_000_000}\n")
+    programs.make("squeue", f"{BANNER}7 1900000000 UNLIMITED\n")
     assert SlurmJob("7", "7", 0).end_time() == 1_900_000_000
     programs.make("scontrol", BANNER + "n1\nn2\n")
     step = {"SLURM_STEP_NUM_TASKS": "2", "SLURM_PROCID": "1", "SLURM_STEP_NODELIST": "n[1-2]"}

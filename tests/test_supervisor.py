@@ -15,8 +15,16 @@ from vmcjob import scheduler
 from vmcjob.container import digest as image_digest
 from vmcjob.errors import SchedulerError
 from vmcjob.rank import ALONE, Rank
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, Submission
-from vmcjob.status import State, examine
+from vmcjob.rundir import (
+    RESULTS,
+    Heartbeat,
+    Outcome,
+    OutcomeRecord,
+    Phase,
+    RunDir,
+    Submission,
+)
+from vmcjob.status import JobState, Stage, State, examine
 from vmcjob.supervisor import SlurmJob, Supervisor, watch
 
 JOB = SlurmJob("22_3", "25", 0)
@@ -57,7 +65,7 @@ def run(tmp_path) -> RunDir:
 @pytest.fixture
 def slurm(programs) -> Programs:
     """Asked politely, it has no end of the wall time, cancels nothing and requeues everything."""
-    programs.make("squeue", "NONE\n")
+    programs.make("squeue", "25 N/A UNLIMITED\n")
     programs.make("scontrol", "JobId=25 JobState=RUNNING Restarts=0\n")
     return programs
 
@@ -148,7 +156,7 @@ def test_who_began_after_the_signal_finds_a_time_that_is_over_and_not_one_too_sh
     run, slurm, answer, is_cancelled
 ):
     """Preempted or cancelled in its setup, a job has half a minute left, and no signal comes."""
-    slurm.make("squeue", f"{time.time() + 2:.0f}\n")
+    slurm.make("squeue", f"25 {time.time() + 2:.0f} UNLIMITED\n")
     slurm.make("scontrol", f"{answer}\n")
     run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=10))
     assert supervisor(run, WORKER, "1", spare_s=90.0).supervise(JOB) == 75
@@ -189,15 +197,15 @@ def test_a_worker_that_a_signal_does_not_reach_is_told_again(run, slurm, monkeyp
 
 def test_the_deadline_comes_before_the_end_of_the_wall_time(run, slurm):
     end = time.time() + 30
-    slurm.make("squeue", f"{end:.0f}\n")
+    slurm.make("squeue", f"25 {end:.0f} UNLIMITED\n")
     assert supervise(run, spare_s=22.0) == 75
     assert time.time() < end
-    assert [call.split()[0] for call in slurm.calls("scontrol")] == ["--oneliner", "requeue"]
+    assert [call.split()[0] for call in slurm.calls("scontrol")] == ["--all", "requeue"]
 
 
 def test_a_wall_time_too_short_for_a_step_is_a_failure_and_no_endless_requeueing(run, slurm):
     assert supervise(run, signal.SIGURG) == 75
-    slurm.make("squeue", f"{time.time() + 2:.0f}\n")
+    slurm.make("squeue", f"25 {time.time() + 2:.0f} UNLIMITED\n")
     assert supervisor(run, WORKER, "1").supervise(JOB) == 1  # at the same step again
     outcome = run.read_outcome()
     assert outcome is not None
@@ -329,6 +337,25 @@ def test_a_job_whose_run_was_submitted_anew_or_cancelled_does_nothing(run, slurm
         run.write_submission(replace(submission, **changes))
         assert supervisor(run, "raise SystemExit(3)").supervise(JOB) == 0
         assert not run.log_path.exists()
+
+
+def test_a_job_that_slurm_starts_though_the_one_it_waits_for_was_cancelled_is_blocked(run, slurm):
+    """SLURM 22.05 does so: nothing has failed, and nobody is told of an end."""
+    other = make_run(run.path.parent, "h2-1111111111")
+    cancelled = Submission(scheduler="slurm", job_id="22_2", job_name="h2-abc", cancelled_at=1.0)
+    other.write_submission(cancelled)
+    submission = run.read_submission()
+    assert submission is not None
+    waits = {other.path.name: RESULTS}
+    run.write_submission(replace(submission, job_id="22_3", waits_for=waits))
+    notify = f"touch {run.path.parent / 'told'}"
+    waiting = replace(supervisor(run, "raise SystemExit(3)"), notify=notify)
+    assert waiting.supervise(JOB) == 1
+    row = examine(run, {run.path: JobState(Stage.ENDED, "22_3")})
+    words = f"waits for {other.path.name}, which was cancelled; vmcjob resume {other.path.name} "
+    assert (row.state, row.message) == (State.BLOCKED, f"{words}{run.path.name} goes on")
+    assert run.read_outcome() is None
+    assert not (run.path.parent / "told").exists()
 
 
 def test_an_element_of_an_array_is_called_as_people_write_it():

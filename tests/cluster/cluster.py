@@ -26,6 +26,8 @@ TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
 PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
 HURRY_S = 0.5  # between looks at the queue
 LOOK_S = 0.01  # between looks at a file: what has to be seen may pass in a second
+LOGIN = ("unshare", "--uts", "sh", "-c", 'hostname login1; exec "$0" "$@"')
+"""What starts a command on a host that sees no process of the compute nodes."""
 # What a user has set for JAX stays out, except that jobs share what they compiled.
 COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
 
@@ -108,6 +110,11 @@ class Cluster:
         state = Path(self.environment["SLURM_CONF"]).parent
         return int((state / f"{daemon}.pid").read_text())
 
+    def linger(self, seconds: int) -> None:
+        """Have jobs be COMPLETING for so long: the nodes' epilog sleeps."""
+        state = Path(self.environment["SLURM_CONF"]).parent
+        (state / "epilog-seconds").write_text(str(seconds))
+
     def undrain(self) -> None:
         """Have it use all nodes again."""
         for line in set(self.call("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()):
@@ -130,6 +137,7 @@ class Room:
     cwd: Path
     extra: Mapping[str, str] = field(default_factory=dict)
     is_contained: bool = False  # images keep what they compiled where vmcjob says
+    is_elsewhere: bool = False  # commands are typed on a host of another name than the nodes'
 
     @property
     def runs(self) -> Path:
@@ -160,7 +168,14 @@ class Room:
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
         """Begin a vmcjob command."""
         return subprocess.Popen(
-            [sys.executable, "-P", "-m", "vmcjob", *arguments],
+            [
+                *(LOGIN if self.is_elsewhere else ()),
+                sys.executable,
+                "-P",
+                "-m",
+                "vmcjob",
+                *arguments,
+            ],
             cwd=self.cwd,
             env=self.environment,
             stdin=subprocess.DEVNULL,
@@ -197,6 +212,8 @@ class Room:
 
     def states(self) -> Counter[str]:
         """The same states, without a process of its own for each of many looks."""
+        if self.is_elsewhere:
+            return Counter(row["state"] for row in self.status())
         with patch.dict(os.environ, self.environment, clear=True):
             runs = self.list()
             found, errors = rows(runs, Watch().look(runs))

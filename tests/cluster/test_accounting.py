@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -83,6 +84,40 @@ def test_what_squeue_has_forgotten_the_accounting_remembers(room):
     assert before[finished.path.name].startswith("suspect: ")  # a training of five steps
     assert before[killed.path.name].startswith("the job ended without a word of the worker")
     assert before[cancelled.path.name] == ""
+
+
+def test_an_array_seen_from_a_login_host_is_never_doubled(room):
+    """In a hidden partition, throttled, renamed, with an epilog, and with a sibling forgotten.
+
+    Each of these made living jobs look over. The last element has the array's own id, and runs
+    while the ends of others are still told.
+    """
+    room = replace(room, is_elsewhere=True)
+    room.cluster.linger(8)
+    try:
+        runs = submit(room, 4, "-p", "unlisted", "--mem=500M", "--max-parallel=2", "-t", "0:10:00")
+        ids = [job_id(run) for run in runs]
+        array = ids[0].partition("_")[0]
+        room.cluster.call("scontrol", "update", f"JobId={array}", "JobName=renamed")
+        assert room.states()["QUEUED"] >= 2
+        room.wait_until(lambda: all(map(is_computing, runs[:2])), "two compute")
+        room.run("cancel", *(run.path.name for run in runs[:2]))
+        room.wait_until(lambda: all(map(is_computing, runs[2:])), "the others compute")
+        command = ("squeue", "--all", "--noheader", "--array", "--states=all", "--format=%i")
+        known = room.cluster.call
+        room.wait_until(
+            lambda: not set(ids[:2]) & set(known(*command).split()), "SLURM has forgotten two"
+        )
+        assert room.states() == {"CANCELLED": 2, "RUNNING": 2}
+        records = [run.submission_path.read_text() for run in runs[2:]]
+        again = json.loads(room.run("submit", "--json", "-p", "unlisted", "--extra=hold", "h.toml"))
+        assert {item["run_id"] for item in again["submitted"]} == {r.path.name for r in runs[:2]}
+        assert [run.submission_path.read_text() for run in runs[2:]] == records
+        room.run("cancel", "h")
+        room.wait_for(CANCELLED=4)
+        assert set(map(n_starts, runs)) == {1}
+    finally:
+        room.cluster.linger(0)
 
 
 def test_of_jobs_on_a_lost_node_one_comes_back_and_one_that_must_not_is_dead(room):

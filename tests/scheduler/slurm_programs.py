@@ -41,8 +41,9 @@ def sbatch(state: dict[str, Any], arguments: list[str]) -> int:
 
 def squeue(state: dict[str, Any], arguments: list[str]) -> int:
     """All jobs, or when the wall time of one ends."""
-    if "--format=%e" in arguments:
-        sys.stdout.write(f"{state['end_time'] or ''}\n")  # silent, until told
+    if "--format=%A %e %l" in arguments:
+        for job_id in state["jobs"] if state["end_time"] else ():  # silent, until told
+            sys.stdout.write(f"{job_id} {state['end_time']} UNLIMITED\n")
         return 0
     for job_id, job in state["jobs"].items():
         sys.stdout.write(f"{job_id}|{job['name']}|{job['state']}|0|{job['reason']}\n")
@@ -93,11 +94,14 @@ def opened(path: Path) -> Iterator[dict[str, Any]]:
     """The state, for one process or thread at a time; what is changed in it is kept."""
     with path.open("r+") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
-        state = json.load(file)
+        before = file.read()
+        state = json.loads(before)
         yield state
-        file.seek(0)
-        file.truncate()
-        json.dump(state, file)
+        after = json.dumps(state)
+        if after != before:  # a program that only asks may be killed by who lost patience
+            file.seek(0)
+            file.truncate()
+            file.write(after)
 
 
 def install(folder: Path) -> Path:

@@ -13,6 +13,7 @@ from vmcjob.resources import DEFAULT_RETRIES, Retries
 from vmcjob.rundir import SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.policy import (
+    Decision,
     Happened,
     NextStep,
     decide,
@@ -24,6 +25,8 @@ from vmcjob.supervisor.policy import (
 )
 from vmcjob.supervisor.retries import Cause, cause_of_stop, is_out_of_memory, try_again
 
+PATIENCE_S = 30.0  # for a batch system that has yet to notice that a node was lost
+BROUGHT_BACK = "a node was lost; its job is started again, and goes on from the last commit"
 RETRY_S = 2.0  # between two questions to a controller that may be away
 
 
@@ -33,12 +36,13 @@ def note_loss(run: RunDir, rank: Rank, job: BatchContext, how: str, pid: int | N
         run.append_attempt("lost", rank=rank.index, job=job.attempt, worker_pid=pid, how=how)
 
 
-def _lost_rank(run: RunDir, job: BatchContext) -> str | None:
-    """Why this attempt lost a rank, if it did: the others are ended for it, without a fault."""
-    for line in run.read_attempts():
-        if line.get("event") == "lost" and line.get("job") == job.attempt:
-            return f"rank {line.get('rank')} was lost: {line.get('how')}"
-    return None
+def _lost_ranks(run: RunDir, job: BatchContext) -> dict[object, str]:
+    """The ranks beside the first that have ended badly in this attempt, and how."""
+    return {
+        line["rank"]: f"rank {line['rank']} was lost: {line.get('how')}"
+        for line in run.read_attempts()
+        if line.get("event") == "lost" and line.get("job") == job.attempt and "rank" in line
+    }
 
 
 def note_end(run: RunDir, pid: int, code: int) -> None:
@@ -74,6 +78,7 @@ class Attempt:
     is_contained: bool = False  # whether the worker was in an image
     notify: str | None = None  # a command that is told of the run's end
     retries: Retries = DEFAULT_RETRIES
+    n_ranks: int = 1
 
 
 def conclude(attempt: Attempt, folder: str | None = None) -> int:
@@ -93,11 +98,13 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
             reason=attempt.reason,
             has_moved=attempt.has_moved,
             is_cancelled=_is_cancelled(run),
-            lost_rank=_lost_rank(run, attempt.job),
+            lost_rank=next(iter(_lost_ranks(run, attempt.job).values()), None),
             is_contained=attempt.is_contained,
             is_cut_short=is_cut_short(fate),
         )
     )
+    if _has_failed(decision, outcome) and _is_brought_back(attempt):
+        return decision.exit_code
     if decision.outcome is not None:
         record = OutcomeRecord(outcome=decision.outcome, message=decision.message)
         run.write_outcome(record)
@@ -108,6 +115,38 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
     if not (decision.goes_on and _come_back(attempt, folder)):
         notify_job(run, attempt.notify)
     return decision.exit_code
+
+
+def _has_failed(decision: Decision, outcome: OutcomeRecord | None) -> bool:
+    """Whether the attempt has ended with an error, or without a word."""
+    said = outcome.outcome if outcome else Outcome.FAILED
+    is_lost = decision.is_lost and decision.exit_code != 0 and said is Outcome.FAILED
+    return is_lost or decision.outcome is Outcome.FAILED
+
+
+def _is_brought_back(attempt: Attempt) -> bool:
+    """Whether the batch system starts a job of several nodes again, because one of them was lost.
+
+    Ranks of living nodes have a supervisor that says how they ended. Where one is silent, the batch
+    system may notice the loss of its node some seconds after the other processes have died.
+    """
+    run, job, submission = attempt.run, attempt.job, attempt.run.read_submission()
+    if attempt.n_ranks == 1 or submission is None or _is_cancelled(run):
+        return False
+    end, fate = time.monotonic() + PATIENCE_S, None
+    while len(_lost_ranks(run, job)) < attempt.n_ranks - 1 and time.monotonic() < end:
+        fate = job.fate()
+        if fate not in (None, Fate.RUNNING):
+            break
+        time.sleep(RETRY_S)
+    if fate is not Fate.RETURNING:
+        return False
+    ended = try_again(run, submission, Cause.NODE_FAILURE, attempt.retries)
+    back = OutcomeRecord(outcome=Outcome.PREEMPTED, message=BROUGHT_BACK)
+    run.write_outcome(ended or back)
+    if ended is not None:
+        notify_job(run, attempt.notify)
+    return True
 
 
 def _gets_memory(attempt: Attempt, outcome: OutcomeRecord | None) -> bool:

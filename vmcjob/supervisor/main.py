@@ -47,6 +47,8 @@ from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Deadline, Inbox, Limit, listen, watch
 
+BLOCKED = 1
+"""Exit code of a job that began in vain: those that wait for it must not begin."""
 START_PATIENCE_S = 600.0  # of ranks, for the copy that the first one makes
 
 
@@ -94,12 +96,8 @@ class Supervisor:
         """
         run = RunDir(Path(self.run_dir))
         submission = run.read_submission()
-        if submission is None or submission.job_name != self.job_name:
-            say("the run has been submitted anew since; nothing to do here")
-            return 0
-        if submission.cancelled_at is not None:
-            say("the run has been cancelled; nothing to do here")
-            return 0
+        if (code := self._why_not_begun(run, submission)) is not None or submission is None:
+            return code or 0
         if not rank.is_first:
             return self._accompany(run, rank, job, inbox, submission)
         if (ended := self._why_not(run, submission)) is not None:
@@ -121,7 +119,23 @@ class Supervisor:
         has_moved = after is not None and after != before
         ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
         is_contained = self.image is not None
-        return conclude(Attempt(*ended, is_contained, self.notify, self.retries), self.folder)
+        attempt = Attempt(*ended, is_contained, self.notify, self.retries, rank.count)
+        return conclude(attempt, self.folder)
+
+    def _why_not_begun(self, run: RunDir, submission: Submission | None) -> int | None:
+        """The exit code of a job that has nothing to do, and says why; None if it has."""
+        if submission is None or submission.job_name != self.job_name:
+            say("the run has been submitted anew since; nothing to do here")
+            return 0
+        if submission.cancelled_at is not None:
+            say("the run has been cancelled; nothing to do here")
+            return 0
+        has_begun = submission.started_at is not None or run.start_path.exists()
+        if not has_begun and (waits := run.open_waits):
+            # SLURM 22.05 starts a job when the one that it waits for was cancelled before its turn.
+            say(f"{', '.join(waits)} has not finished; the run that waits for it is blocked")
+            return BLOCKED
+        return None
 
     def _why_not(self, run: RunDir, submission: Submission) -> OutcomeRecord | None:
         """How a run ends that may not be tried again; None if it may."""

@@ -2,8 +2,9 @@
 
 import math
 import os
+import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmcjob.errors import SchedulerError
@@ -18,6 +19,8 @@ ENDING = {
     "COMPLETING", "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "DEADLINE",
     "NODE_FAIL", "BOOT_FAIL", "OUT_OF_MEMORY",
 }  # fmt: skip
+_SHOW_JOB = ("scontrol", "--all", "--oneliner", "show", "job")
+_SQUEUE = ("squeue", "--noheader", "--all", "--array", "--states=all")
 
 
 @dataclass(frozen=True)
@@ -27,6 +30,7 @@ class SlurmJob:
     job_id: str  # as people write it: 22 or 22_3
     raw_id: str
     n_restarts: int
+    began: float = field(default_factory=time.monotonic, compare=False)  # this process of the job
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str]) -> "SlurmJob":
@@ -59,17 +63,24 @@ class SlurmJob:
     def end_time(self, patience_s: float = QUERY_TIMEOUT_S) -> float | None:
         """When the wall time ends, in seconds since the epoch; infinity if it never does.
 
-        None if nobody says.
+        None if nobody says. SLURM tells it by the clock of its controller: where the clock of this
+        host is late, the end is still not later than the time limit, counted from our start.
         """
-        command = ("squeue", "--noheader", f"--jobs={self.raw_id}", "--format=%e")
-        said = ask(*command, patience_s=patience_s)
-        return next((float(line) for line in said.splitlines() if line.isdigit()), None) or (
-            math.inf if said else None
-        )
+        # Asked for the last element of an array to start, whose id is the array's, squeue tells of
+        # all elements.
+        told = ask(*_SQUEUE, f"--jobs={self.raw_id}", "--format=%A %e %l", patience_s=patience_s)
+        lines = (line.split() for line in told.splitlines())
+        own = next((line for line in lines if len(line) > 1 and line[0] == self.raw_id), None)
+        if own is None:
+            return None
+        end, *limit = own[1:]
+        age_s = time.monotonic() - self.began
+        latest = time.time() + _duration_s(*limit) - age_s
+        return min(float(end) if end.isdigit() else math.inf, latest)
 
     def fate(self) -> Fate | None:
         """What SLURM has in mind for this attempt; None if it does not say."""
-        done = start(("scontrol", "--oneliner", "show", "job", self.raw_id), QUERY_TIMEOUT_S)
+        done = start((*_SHOW_JOB, self.raw_id), QUERY_TIMEOUT_S)
         if done is None or "Invalid job id" in done.stderr:
             return None if done is None else Fate.LOST
         for line in done.stdout.splitlines():  # of an array, the id may stand for several elements
@@ -97,6 +108,18 @@ class SlurmJob:
     def resubmit(self, run: RunDir, submission: Submission, folder: Path) -> bool:
         """Have the run's script done once more, in a job of its own; False if SLURM refuses."""
         return resubmit(run, submission, self.job_id, folder)
+
+
+def _duration_s(text: str = "UNLIMITED") -> float:
+    """Seconds of a time limit as squeue writes it: 30:00, 1:00:00 or 2-00:00:00."""
+    days, _, clock = text.rpartition("-")
+    parts = clock.split(":")
+    if not (days or "0").isdigit() or not all(part.isdigit() for part in parts):
+        return math.inf
+    seconds = 0
+    for part in parts:
+        seconds = seconds * 60 + int(part)
+    return float(int(days or 0) * 86400 + seconds)
 
 
 def _is_over(fields: Mapping[str, str]) -> bool:
