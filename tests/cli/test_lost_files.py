@@ -56,7 +56,7 @@ def test_a_lost_chunk_is_damage_to_status_and_aggregate(tmp_path: Path) -> None:
         (400, [0], "1 to 400"),
         (9000, [1], "4097 to 8192"),
         (9000, [0, 2], "1 to 4096, 8193 to 9000"),
-        (40_000, [0, 1, 2, 3, 4], "1 to 6667, 6668 to 13334, 13335 to 20001, …"),
+        (40_000, [0, 1, 2, 3, 4], "1 to 8000, 8001 to 16000, 16001 to 24000, …"),
     ],
 )
 def test_the_rows_that_are_missing_are_named(n_rows, lost, span, tmp_path) -> None:
