@@ -1,4 +1,4 @@
-"""What an array of a series means: its unit, its axes and its name in words, wherever it goes."""
+"""The meaning of an array of a series: its unit, its axes and its name in words."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,21 +7,21 @@ from typing import Any, Self
 
 @dataclass(frozen=True)
 class Axis:
-    """An axis of an array behind that of the steps."""
+    """An axis of an array, behind the axis of steps."""
 
     name: str
     length: int
     units: str = "1"
-    coordinates: tuple[float, ...] = ()  # of its elements, or of the edges of its bins
+    coordinates: tuple[float, ...] = ()  # of the elements, or of the edges of bins
 
     def to_json(self) -> dict[str, Any]:
-        """What a store keeps beside the name and the length, which Zarr keeps itself."""
+        """The attributes that a store keeps; Zarr itself keeps name and length."""
         return {"units": self.units, "coordinates": list(self.coordinates)}
 
 
 @dataclass(frozen=True)
 class Column:
-    """At every step a number, or an array of always the same shape."""
+    """A number, or an array of fixed shape, at each step."""
 
     units: str
     long_name: str
@@ -29,11 +29,11 @@ class Column:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Of the array at one step."""
+        """Shape of the array at one step."""
         return tuple(axis.length for axis in self.axes)
 
     def attributes(self) -> dict[str, Any]:
-        """As a store keeps them with the array; JSON."""
+        """Attributes of the array in a store; JSON."""
         found: dict[str, Any] = {"units": self.units, "long_name": self.long_name}
         if self.axes:
             found["axes"] = {axis.name: axis.to_json() for axis in self.axes}
@@ -43,7 +43,7 @@ class Column:
     def from_attributes(
         cls, attributes: Mapping[str, Any], names: tuple[str, ...], shape: tuple[int, ...]
     ) -> Self:
-        """Of an array in a store, whose axes have these names and lengths."""
+        """The column of an array in a store, whose axes have these names and lengths."""
         known = attributes.get("axes", {})
         axes = tuple(
             Axis(

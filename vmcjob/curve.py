@@ -1,7 +1,7 @@
-"""Potential-energy curves: the minimum of energies along a coordinate, and what follows from it.
+"""Potential-energy curves: the minimum of energies along a coordinate, and quantities from it.
 
-Near its minimum a curve is a polynomial in z = (R − R₀) / (R + R₀), finite from R = 0 to infinity
-(Ogilvie, Proc. R. Soc. A 378, 287 (1981)), here about the lowest point.
+Near its minimum a curve is a polynomial in z = (R − R₀) / (R + R₀), which is finite from R = 0 to
+infinity (Ogilvie, Proc. R. Soc. A 378, 287 (1981)). R₀ is the lowest point.
 """
 
 import math
@@ -18,22 +18,22 @@ ELECTRON_MASSES_PER_DALTON = 1822.888486  # CODATA 2018
 
 N_BOOTSTRAP = 400
 MIN_POINTS = 4
-"""A parabola has three coefficients; a point more tells whether it fits."""
+"""Fewest points of a fit: a parabola has three coefficients, and one more point tests the fit."""
 ENOUGH_POINTS = 6
-"""For a term or two beyond the parabola, which no well is: so many are fitted where there are."""
+"""Points to fit, if there are so many: a well needs a term or two beyond the parabola."""
 MIN_DEGREE = 3
-"""Where points are enough to tell whether it fits, for the same reason."""
+"""Smallest degree of the polynomial, if there are enough points to test it."""
 MAX_DEGREE = 8
 MIN_FOUND = 0.9
-"""Part of the bootstrap's replicates that must have a minimum."""
+"""Fraction of bootstrap replicates that must have a minimum."""
 DEPTH = 0.6
-"""Part of the way up to the right end of a curve whose points its minimum is fitted to."""
+"""Points are in the well below this fraction of the height of the curve's right end."""
 
 Points = Float[np.ndarray, " point"]
 
 
 def reduced_mass(charges: tuple[int, int]) -> float:
-    """Of two atoms, each the most abundant isotope of its element, in dalton."""
+    """Reduced mass of two atoms in dalton, each of the most abundant isotope of its element."""
     from pyscf.data.elements import COMMON_ISOTOPE_MASSES
 
     first, second = (float(COMMON_ISOTOPE_MASSES[charge]) for charge in charges)
@@ -41,12 +41,12 @@ def reduced_mass(charges: tuple[int, int]) -> float:
 
 
 class NoMinimumError(Exception):
-    """The points have no minimum that could be fitted, and why."""
+    """The points have no minimum that can be fitted; the message says why."""
 
 
 @dataclass(frozen=True)
 class Value:
-    """A number and its standard error, in the unit of its name."""
+    """A number and its standard error; the field's name gives the unit."""
 
     value: float
     error: float
@@ -54,11 +54,11 @@ class Value:
 
 @dataclass(frozen=True)
 class Fit:
-    """A curve near its minimum: what was fitted, and the minimum with errors from a bootstrap."""
+    """A fitted curve near its minimum, and the minimum with bootstrap errors."""
 
     centre: float  # R₀, bohr
     coefficients: Float[np.ndarray, " degree+1"]  # of powers of z, hartree, lowest first
-    first: float  # bohr, of the points that were fitted
+    first: float  # first and last fitted point, bohr
     last: float
     n_points: int
     chi_squared: float  # per degree of freedom
@@ -67,18 +67,18 @@ class Fit:
     force_constant: Value  # hartree / bohr²
 
     def __call__(self, distance: Points) -> Points:
-        """The fitted energy at distances in bohr, hartree."""
+        """The fitted energy in hartree, at distances in bohr."""
         polynomial = np.polynomial.Polynomial(self.coefficients)
         return polynomial(_coordinate(np.asarray(distance), self.centre))
 
     def frequency(self, reduced_mass: float) -> Value:
-        """The harmonic wavenumber √(k/μ) / 2πc in cm⁻¹, of a reduced mass in dalton."""
+        """The harmonic wavenumber √(k/μ) / 2πc in cm⁻¹, for a reduced mass in dalton."""
         mass = reduced_mass * ELECTRON_MASSES_PER_DALTON
         omega = math.sqrt(self.force_constant.value / mass) * PER_HARTREE["cm-1"]
         return Value(omega, 0.5 * omega * self.force_constant.error / self.force_constant.value)
 
     def depth(self, limit: Value) -> Value:
-        """The dissociation energy D_e to fragments of energy `limit`, hartree."""
+        """The dissociation energy D_e in hartree, to fragments with the energy `limit`."""
         return Value(limit.value - self.energy.value, math.hypot(limit.error, self.energy.error))
 
 
@@ -90,12 +90,12 @@ def fit(
 ) -> Fit:
     """The minimum of a curve.
 
-    The degree is the one of least χ² + 2 p with p coefficients (Akaike 1974, for known errors). A
-    replicate of the bootstrap is the fitted curve with noise as large as the points' errors, and
-    chooses its degree anew, so that the errors of the minimum include that choice; where the best
-    polynomial misses the points by more than their errors, the noise is larger in proportion. The
-    first term left out may be missing all the same: by what it would change the minimum, that is
-    in doubt too, and added in quadrature.
+    The degree is the one with the smallest χ² + 2 p for p coefficients (Akaike 1974, for known
+    errors). A bootstrap replicate is the fitted curve plus noise as large as the points' errors.
+    Each replicate chooses its degree again, so the errors of the minimum include this choice. If
+    the best polynomial misses the points by more than their errors, the noise is increased in
+    proportion. The first omitted term may still be missing: the change of the minimum by this term
+    is added in quadrature.
 
     Args:
         distance: bohr, in any order, none twice.
@@ -129,7 +129,7 @@ def fit(
 
 
 def _near_minimum(x: Points, y: Points) -> np.ndarray:
-    """Which points are fitted: those in the well, and the nearest ones if these are too few."""
+    """Indices of the points to fit: those in the well, and neighbours if these are too few."""
     if x.size < MIN_POINTS:
         raise NoMinimumError(f"{x.size} points; a fit takes at least {MIN_POINTS}")
     lowest = int(np.argmin(y))
@@ -155,7 +155,7 @@ def _coordinate(x: Points, centre: float) -> Points:
 def _best(
     z: Points, y: Float[np.ndarray, "point curve"], e: Points
 ) -> list[tuple[np.ndarray, float]]:
-    """Of each curve the coefficients of the degree with the least χ² + 2 p, and χ² / (n - p)."""
+    """For each curve, coefficients of the degree with the smallest χ² + 2 p, and χ² / (n - p)."""
     fits = []
     highest = min(MAX_DEGREE, z.size - 2)
     for degree in range(min(MIN_DEGREE, highest), highest + 1):
@@ -168,14 +168,14 @@ def _best(
 def _polynomials(
     z: Points, y: Float[np.ndarray, "point curve"], e: Points, degree: int
 ) -> tuple[Float[np.ndarray, "degree+1 curve"], Float[np.ndarray, " curve"]]:
-    """Of each curve the coefficients of one degree, and χ²."""
+    """For each curve, coefficients of one degree, and χ²."""
     basis = np.vander(z, degree + 1, increasing=True) / e[:, None]
     solved, *_ = np.linalg.lstsq(basis, y / e[:, None], rcond=None)
     return solved, ((basis @ solved - y / e[:, None]) ** 2).sum(axis=0)
 
 
 def _left_out(z: Points, y: Points, e: Points, centre: float, degree: int) -> np.ndarray:
-    """By what the first term beyond a degree changes distance, energy and force constant."""
+    """Changes of distance, energy and force constant by the first term beyond a degree."""
     fewer, more = (_polynomials(z, y[:, None], e, n)[0][:, 0] for n in (degree, degree + 1))
     one, other = _minimum(fewer, z, centre), _minimum(more, z, centre)
     if one is None or other is None:
@@ -184,7 +184,7 @@ def _left_out(z: Points, y: Points, e: Points, centre: float, degree: int) -> np
 
 
 def _spread(found: Sequence[Any]) -> np.ndarray:
-    """Half the width that holds 68.27 %: a few of a high degree swing far."""
+    """Half the width that contains 68.27 %; robust against outliers of high degrees."""
     low, high = np.quantile(found, [0.15865, 0.84135], axis=0)
     return 0.5 * (high - low)
 
@@ -192,7 +192,7 @@ def _spread(found: Sequence[Any]) -> np.ndarray:
 def _minimum(
     coefficients: np.ndarray, z: Points, centre: float
 ) -> tuple[float, float, float] | None:
-    """Distance, energy and force constant of the lowest minimum between the points, if any."""
+    """Distance, energy and force constant of the lowest minimum inside; None without one."""
     polynomial = np.polynomial.Polynomial(coefficients)
     curvature = polynomial.deriv(2)
     roots = polynomial.deriv().roots()

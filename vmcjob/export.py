@@ -1,6 +1,6 @@
-"""A store as an event file of TensorBoard: its numbers by step, and what they are of as text.
+"""Export a store as an event file of TensorBoard: numbers by step, and texts about the run.
 
-Event files keep seven digits. They are to be looked at; results come from the store.
+Event files keep seven digits. They are for viewing; results come from the store.
 """
 
 import math
@@ -18,32 +18,33 @@ from vmcjob.store import RunStore
 from vmcjob.store.layout import OBSERVED
 
 EVENT_FILE = "events.out.tfevents.0.vmcjob"
-"""TensorBoard knows one by "tfevents"; always the same, so that the next export replaces it."""
+"""TensorBoard needs "tfevents" in the name. Always the same, so the next export replaces it."""
 EXTRA = "export"
 Series = Mapping[str, np.ndarray]
 
 
 def require_library() -> None:
-    """UsageError, which says how to get it, where there is none that writes event files."""
+    """UsageError, with installation advice, if no library can write event files."""
     load("tensorboardX", EXTRA)
 
 
 def write_events(store: RunStore, texts: Mapping[str, str], started: float, folder: Path) -> None:
-    """Write the event file of a run in a folder of its own.
+    """Write the event file of a run into its own folder.
 
-    Every column that has one number at a step is a scalar, "train/energy" and so on; rows in which
-    it is not finite are left out.
+    Each column with one number per step is a scalar, such as "train/energy". Numbers that are not
+    finite are left out.
 
     Args:
         store: of the run.
         texts: by name, in Markdown.
         started: seconds since the epoch, from which wall times are counted.
-        folder: is made; what else is in it stays.
+        folder: is created if needed; other files in it stay.
 
-    The file appears whole, in place of one of before. OSError where it cannot be written.
+    The file appears in one step and replaces an earlier one. OSError if it cannot be written.
     """
     series = _series(store)
-    # Not by the library's writer: a thread of it ends at the first error, and waits for ever.
+    # Not with the library's writer: its thread ends at the first error, and the caller waits for
+    # ever.
     records = load("tensorboardX.record_writer", EXTRA)
     folder.mkdir(parents=True, exist_ok=True)
     try:
@@ -59,14 +60,14 @@ def write_events(store: RunStore, texts: Mapping[str, str], started: float, fold
             file.replace(folder / EVENT_FILE)
     except OSError:
         with suppress(OSError):
-            folder.rmdir()  # where nothing else is in it
+            folder.rmdir()  # only if it is empty
         raise
 
 
 def _events(
     series: Mapping[str, Series], texts: Mapping[str, str], started: float
 ) -> Iterator[Any]:
-    """All messages of an event file, the first one of which says what it is."""
+    """All messages of an event file; the first identifies the format."""
     library, messages, summaries = (
         load(f"tensorboardX{part}", EXTRA)
         for part in ("", ".proto.event_pb2", ".proto.summary_pb2")
@@ -76,7 +77,7 @@ def _events(
         yield messages.Event(wall_time=started, step=0, summary=library.summary.text(name, text))
     for group, rows in series.items():
         for step, seconds, numbers in _numbers(group, rows):
-            # One event for all numbers of a step: fewer bytes than one for each.
+            # One event for all numbers of a step needs fewer bytes than one for each.
             values = [
                 summaries.Summary.Value(tag=name, simple_value=x) for name, x in numbers.items()
             ]
@@ -85,7 +86,7 @@ def _events(
 
 
 def _series(store: RunStore) -> dict[str, Series]:
-    """All series of a store, without the columns that are arrays; StoreError if rows are lost."""
+    """All series of a store without array columns; StoreError if rows are lost."""
     found: dict[str, Series] = {
         "train": store.series("train"),
         "evaluate": store.series("evaluate"),
@@ -100,7 +101,7 @@ def _scalars(rows: Series, columns: Mapping[str, Column]) -> Series:
 
 
 def _numbers(group: str, rows: Series) -> Iterator[tuple[int, float, dict[str, float]]]:
-    """The step of each row, the seconds since the run began, and its numbers by tag."""
+    """For each row: step, seconds since the run began, and numbers by tag."""
     names = [name for name in rows if name != "step"]
     clock = rows.get("wall_time", np.zeros(len(rows["step"])))
     lines = zip(*(rows[name].tolist() for name in names), strict=True)

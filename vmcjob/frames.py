@@ -1,7 +1,7 @@
-"""Labelled tables and arrays for notebooks, by packages that a run does not need.
+"""Labelled tables and arrays for notebooks, in packages that a run does not need.
 
-They are of the extra "notebook": xarray, which brings pandas, and pyarrow for Parquet. Whoever
-lacks one is told so in a sentence.
+The extra "notebook" installs these packages: xarray with pandas, and pyarrow for Parquet. A missing
+package is reported in one sentence.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from xarray import Dataset, DataTree
 
-Cells = Mapping[str, Sequence[Any]]  # columns of a table by name: numbers, texts, None
+Cells = Mapping[str, Sequence[Any]]  # columns of a table by name: numbers, strings, None
 
 
 def to_dataframe(cells: Cells) -> "DataFrame":
-    """A table as a data frame, a line for each row."""
+    """A table as a data frame with one line per row."""
     return _load("pandas").DataFrame(dict(cells))
 
 
 def to_dataset(cells: Cells, units: Mapping[str, str], attributes: Mapping[str, Any]) -> Any:
-    """A table as an xarray dataset along "row", whose coordinate is the rows' names."""
+    """A table as an xarray dataset along "row"; the coordinate is the row's name."""
     xarray = _load("xarray")
     variables = {
         name: ("row", _column(values), {"units": units[name]} if name in units else {})
@@ -39,28 +39,28 @@ def to_dataset(cells: Cells, units: Mapping[str, str], attributes: Mapping[str, 
 
 
 def write_parquet(cells: Cells, path: Path) -> None:
-    """A table as a Parquet file; OSError where it cannot be written."""
+    """Write a table to a Parquet file; OSError if this fails."""
     arrow = _load("pyarrow")
     table = arrow.table({name: list(values) for name, values in cells.items()})
     _load("pyarrow.parquet").write_table(table, path)
 
 
 def write_netcdf(dataset: "Dataset", path: Path) -> None:
-    """A dataset as a netCDF file, by scipy, which is always there."""
+    """Write a dataset to a netCDF file with scipy, which is always installed."""
     dataset.to_netcdf(path, engine="scipy")
 
 
 def to_labelled(
     columns: Mapping[str, Column], arrays: Mapping[str, np.ndarray], attributes: Mapping[str, Any]
 ) -> "Dataset":
-    """A series as a dataset along "step", with the units and long names of its columns.
+    """A series as a dataset along "step", with units and long names of its columns.
 
-    An axis has coordinates where its elements have: their own, or the middle of each bin. Edges of
-    bins are the attribute `<axis>_edges`. Axes of one name and several lengths, as stores have that
-    nobody checked, are called `<column>_<axis>`.
+    An axis has coordinates if its elements have: their own, or the middle of each bin. Edges of
+    bins are the attribute `<axis>_edges`. If axes of different lengths have one name, as in some
+    old stores, they are named `<column>_<axis>`.
     """
     xarray = _load("xarray")
-    variables: dict[str, Any] = {}  # as xarray takes them
+    variables: dict[str, Any] = {}  # input of xarray
     coordinates: dict[str, Any] = {"step": ("step", arrays["step"], {"long_name": "step"})}
     for name, column in _apart(columns).items():
         about: dict[str, Any] = {"units": column.units, "long_name": column.long_name}
@@ -78,7 +78,7 @@ def to_labelled(
 
 
 def _apart(columns: Mapping[str, Column]) -> dict[str, Column]:
-    """The same columns, where no name of an axis stands for several lengths."""
+    """The columns, with unique names for axes of equal name and different lengths."""
     lengths: dict[str, set[int]] = {}
     for column in columns.values():
         for axis in column.axes:
@@ -114,7 +114,7 @@ def to_tree(groups: Mapping[str, "Dataset"]) -> "DataTree":
 
 
 def _column(values: Sequence[Any]) -> np.ndarray:
-    """A column in the type that suits it: numbers with NaN, or texts, for what is not there."""
+    """A column as an array: missing values are NaN in numbers and empty in strings."""
     known = [value for value in values if value is not None]
     if known and all(isinstance(value, bool | int) for value in values):
         return np.array(values)

@@ -1,20 +1,20 @@
-"""Names of rows of a table: those of one name but different science are told apart."""
+"""Names of rows of a table; rows with equal names and different science get distinct names."""
 
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
-MAX_DIFFERENCES = 2  # keys of a spec that the name of a row has room for
+MAX_DIFFERENCES = 2  # largest number of keys of a spec in a row's name
 
 Method = Mapping[str, int | float | str]  # keys of a spec
 
 
 def tell_apart(names: Sequence[str], methods: Sequence[Method], marks: Sequence[str]) -> list[str]:
-    """The names, each with what it has of its own behind it where it is not the only one.
+    """The names; equal names are followed by the keys in which their rows differ.
 
     Args:
         names: of all rows.
-        methods: how each was computed.
-        marks: what else tells a row from others, where words do not.
+        methods: keys of each row's spec.
+        marks: a unique mark of each row, used if keys do not distinguish the rows.
     """
     found = list(names)
     alike: dict[str, list[int]] = defaultdict(list)
@@ -30,9 +30,9 @@ def tell_apart(names: Sequence[str], methods: Sequence[Method], marks: Sequence[
 
 
 def _differences(methods: Sequence[Method]) -> list[str]:
-    """What each method has of its own, in the words of a spec; nothing where that is too much.
+    """The keys in which methods differ, in words; empty if there are too many.
 
-    Where a table is of another kind, its other keys are no news.
+    If tables of different kinds are compared, only their kinds are named.
     """
     names = list(dict.fromkeys(name for method in methods for name in method))
     unlike = [name for name in names if len({method.get(name) for method in methods}) > 1]

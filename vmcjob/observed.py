@@ -1,4 +1,4 @@
-"""What finished runs have measured beside the energy, pooled over the runs of each row."""
+"""Observables of finished runs, pooled over the runs of each row."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -15,7 +15,7 @@ from vmcjob.store import RunStore
 from vmcjob.store.layout import OBSERVED
 
 MAX_SHOWN = 9
-"""Elements of an array that a table for people has room for."""
+"""Largest number of elements of an array that a printed table shows."""
 
 
 class Observation(NamedTuple):
@@ -26,7 +26,7 @@ class Observation(NamedTuple):
     quantity: Quantity
 
     def elements(self) -> list[tuple[str, Estimate]]:
-        """Every element's name and estimate; a number has one, of the quantity's own name."""
+        """Name and estimate of each element; a number has one element with the quantity's name."""
         names = [self.name]
         if self.quantity.axes:
             places = np.ndindex(self.quantity.shape)
@@ -34,7 +34,7 @@ class Observation(NamedTuple):
         return list(zip(names, self.quantity.estimates, strict=True))
 
     def to_json(self) -> dict[str, Any]:
-        """A JSON object; arrays as nested lists."""
+        """A JSON object; arrays become nested lists."""
         return {
             "row": self.row,
             "name": self.name,
@@ -49,7 +49,7 @@ class Observation(NamedTuple):
 
 
 def observe(row: str, stores: Sequence[Path]) -> list[Observation]:
-    """All quantities of the runs of one row; those that not all of them have are left out.
+    """All quantities of the runs of one row that every run has.
 
     Raises StoreError if rows of a store are lost.
     """
@@ -61,7 +61,7 @@ def observe(row: str, stores: Sequence[Path]) -> list[Observation]:
 
 
 def quantities(store_path: Path) -> Mapping[str, Quantity]:
-    """What one run has measured; {} where it was to measure nothing, or has not begun to."""
+    """The observables of one run; {} if it measures none or has not begun to."""
     store = RunStore.open(store_path)
     series = store.observed()
     if not series or not len(series["step"]):
@@ -82,9 +82,9 @@ def _pooled(items: Sequence[Quantity]) -> Quantity:
 def _pooled_element(element: Sequence[Estimate]) -> Estimate:
     """The common mean of several runs.
 
-    What has no error bar yet, for want of steps, or numbers that are not finite, cannot be pooled:
-    that run stands for all. A number that never changed in one run and did in another, as a bin of
-    a histogram that few electrons reach, is not known any better there.
+    A run without an error bar (too few steps, or numbers that are not finite) cannot be pooled: its
+    estimate is returned for all. A number that is constant in one run and varies in another, such
+    as a rare bin of a histogram, gets the largest error of the runs.
     """
     for one in element:
         if not np.isfinite([one.mean, one.error]).all():

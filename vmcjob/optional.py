@@ -1,4 +1,4 @@
-"""Packages that a run does not need: whoever lacks one is told so in a sentence."""
+"""Packages that a run does not need; a missing package is reported in one sentence."""
 
 from importlib import import_module
 from typing import Any
@@ -6,8 +6,8 @@ from typing import Any
 from vmcjob.errors import UsageError
 
 
-def load(name: str, extra: str) -> Any:  # a module: pyright knows those that are installed
-    """A module of a package that an extra of ours brings; UsageError says how to get it."""
+def load(name: str, extra: str) -> Any:  # a module: pyright knows only installed ones
+    """A module of an optional package; UsageError says how to install it."""
     try:
         return import_module(name)
     except ModuleNotFoundError as error:

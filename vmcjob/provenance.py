@@ -1,4 +1,4 @@
-"""What else decided the numbers of some runs, in a few words for a row of a table."""
+"""Provenance of a row: versions, devices and settings of its runs, in a few words."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ NAMES = ("vmcjob", "jax", "devices", "dtype", "image_sha256", "host")
 
 
 def summarize(runs: Sequence[Provenance]) -> dict[str, str | None]:
-    """By name what the runs agree on; where they do not, all of it, separated by semicolons."""
+    """The values of each name over all runs; different values are separated by semicolons."""
     found: dict[str, str | None] = {}
     for name in NAMES:
         values = dict.fromkeys(str(value) for run in runs if (value := _value(run, name)))

@@ -1,4 +1,4 @@
-"""The site profile: what this machine is, where its runs live, how it wants to be asked."""
+"""The site profile: properties of a machine or cluster, and where its runs are stored."""
 
 import re
 import shlex
@@ -16,7 +16,7 @@ _VARIABLE = re.compile(r"\$(?:\{(?P<braced>\w+)\}|(?P<bare>\w+))")
 
 @dataclass(frozen=True, kw_only=True)
 class Slurm(Request):
-    """What sbatch is told where neither the spec nor a flag says otherwise."""
+    """Options of sbatch that apply if neither the spec nor a flag sets them."""
 
     time: Annotated[str, WALL_TIME, "wall time"] = "01:00:00"
     setup: Annotated[
@@ -30,7 +30,7 @@ class Slurm(Request):
 
 @dataclass(frozen=True)
 class Containers:
-    """How this machine runs images; a job without an image runs in the Python that submitted it."""
+    """Settings for images; a job without an image runs in the Python that submitted it."""
 
     image: Annotated[
         str | None, ONE_LINE, "an Apptainer image for specs that name none; ~ and $VARIABLES"
@@ -52,7 +52,7 @@ class Containers:
 
 @dataclass(frozen=True)
 class Site:
-    """A profile; its defaults are a machine that nobody has described."""
+    """A profile; the defaults fit a machine without a profile."""
 
     name: Annotated[str, "what to call this machine"] = "local"
     runs: Annotated[Path, "root of all run directories; may hold ~ and $VARIABLES"] = Path("runs")
@@ -76,10 +76,10 @@ class Site:
 
 
 def load_site(profile: Path | None, environ: Mapping[str, str]) -> Site:
-    """The profile given, else $VMCJOB_SITE, else the user's own, else the embedded default.
+    """The given profile, else $VMCJOB_SITE, else the user's own, else the default.
 
-    $VMCJOB_RUNS replaces `runs` in any of them. SpecError tells what is wrong with a profile,
-    NotFoundError that one which was named is not there.
+    $VMCJOB_RUNS replaces `runs` in each of them. SpecError for mistakes in a profile, NotFoundError
+    if a named profile does not exist.
     """
     path = _choose(profile, environ)
     site = _read(path, environ) if path else Site()
@@ -126,7 +126,7 @@ def _read(path: Path, environ: Mapping[str, str]) -> Site:
 
 
 def _fill_in_notify(reader: Reader, site: Site, environ: Mapping[str, str]) -> Site:
-    """With the command that is to be told of ends, as it can be started from any directory."""
+    """The site with its notification command prepared to start from any directory."""
     if site.notify is None:
         return site
     try:
@@ -148,12 +148,12 @@ def _fill_in_notify(reader: Reader, site: Site, environ: Mapping[str, str]) -> S
 
 
 def _fill_in(path: str, environ: Mapping[str, str]) -> Path:
-    """A path with its leading ~ and its $VARIABLES filled in; KeyError if one is unset."""
+    """A path with its leading ~ and its $VARIABLES replaced; KeyError if one is unset."""
     return Path(_substitute(path, environ))
 
 
 def _substitute(text: str, environ: Mapping[str, str]) -> str:
-    """The same, as it stands: what is no path must not be read as one."""
+    """A text with its leading ~ and its $VARIABLES replaced; KeyError if one is unset."""
     if text == "~" or text.startswith("~/"):
         text = f"$HOME{text[1:]}"
     return _VARIABLE.sub(lambda found: environ[found["braced"] or found["bare"]], text)

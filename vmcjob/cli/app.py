@@ -1,4 +1,4 @@
-"""The Typer application, and what becomes of errors, interrupts and closed pipes."""
+"""The Typer application, and the handling of errors, interrupts and closed pipes."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ PIPE_CLOSED = 141  # and SIGPIPE
 
 
 class Commands(TyperGroup):
-    """A user's mistake ends in a sentence and an exit code; only a bug shows a traceback."""
+    """A user's mistake ends with a sentence and an exit code; only a bug shows a traceback."""
 
     def invoke(self, ctx: Any) -> object:  # Any: Typer does not export the type it passes
         """Run the command."""
@@ -33,7 +33,7 @@ class Commands(TyperGroup):
 
 
 class Command(TyperCommand):
-    """A command whose usage is written as everybody writes it."""
+    """A command with its usage in the common notation."""
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # Any: as in Commands
         """`SPEC...`, where newer releases of Typer write `{SPEC...}`."""
@@ -69,7 +69,7 @@ def vmcjob(
 
 
 def main() -> None:
-    """The `vmcjob` command; nothing that it or its workers write is open to everybody's writing."""
+    """The `vmcjob` command. Files of this process and its workers are not writable by all users."""
     os.umask(os.umask(0o077) | 0o002)
     _open_closed_output()
     forgive_encodings()
@@ -84,14 +84,14 @@ def main() -> None:
 
 
 def _open_closed_output() -> None:
-    """Where standard output was closed, let what is written to it fail, and not just vanish."""
+    """If standard output is closed, make writes to it fail instead of disappearing."""
     if sys.stdout is None:
         descriptor = os.open(os.devnull, os.O_RDONLY)
         sys.stdout = open(descriptor, "w", encoding="utf-8")  # noqa: SIM115 -- ours to the end
 
 
 def _is_output_broken() -> bool:
-    """Whether standard output refuses even a line end; if not, the error came from elsewhere."""
+    """Whether standard output refuses a line end; if not, the error came from elsewhere."""
     try:
         os.write(sys.stdout.fileno(), b"\n")
     except OSError:
@@ -100,5 +100,5 @@ def _is_output_broken() -> bool:
 
 
 def _give_up_output() -> None:
-    """Let the interpreter's last flush succeed: a word about it has been said."""
+    """Let the interpreter's last flush succeed, because the error is already reported."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Finished runs as single files, and back: archive."""
+"""The command `archive`: finished runs to single files, and back."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -25,18 +25,18 @@ COLUMNS = [
 
 
 class Archived(NamedTuple):
-    """What became, or would become, of one run."""
+    """What happened, or would happen, to one run."""
 
     run_id: str
     archive: Path
     what: str  # "archived", "restored", "already archived"
     n_files: int  # in the store
     n_bytes: int
-    is_removed: bool  # what it was made of
+    is_removed: bool  # the source of the copy
 
 
 class Choices(NamedTuple):
-    """What is to be done with each run."""
+    """The options of the command."""
 
     is_back: bool
     is_removed: bool
@@ -53,7 +53,7 @@ def archive(
     ] = False,
     remove: Annotated[
         bool,
-        typer.Option("--remove", help="Then remove what it was made of, once the two are equal."),
+        typer.Option("--remove", help="Then remove the source, once both are equal."),
     ] = False,
     is_dry: Annotated[
         bool, typer.Option("--dry-run", "-n", help="Say what would be done, and stop.")
@@ -82,7 +82,7 @@ def archive(
 
 
 def _treat(run: "RunDir", choices: Choices) -> Archived:
-    """Do it; a VmcJobError, and all is as it was, where it cannot be done."""
+    """Archive or restore one run; VmcJobError, without any change, if this is not possible."""
     treat = _restore if choices.is_back else _archive
     if choices.is_dry:
         return treat(run, choices)
@@ -126,7 +126,7 @@ def _restore(run: "RunDir", choices: Choices) -> Archived:
 
 
 def _require_finished(run: "RunDir") -> None:
-    """RunDirError for a run that may still be worked on, or that has lost results."""
+    """RunDirError for a run that may still be running, or that has lost results."""
     from vmcjob.status import State, examine
 
     row = examine(run)
@@ -135,7 +135,7 @@ def _require_finished(run: "RunDir") -> None:
 
 
 def _show(done: Sequence[Archived], is_dry: bool) -> None:
-    """One line for each run, and what that means."""
+    """One line for each run, and the meaning of the result."""
     rows = [
         [
             Cell(one.run_id),

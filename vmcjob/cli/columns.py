@@ -1,4 +1,4 @@
-"""Columns of tables, each declared once: its title, its value, when it gives way, its JSON name."""
+"""Columns of tables, each declared once: title, value, importance, name in JSON."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -11,14 +11,14 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True)
 class TableColumn(Generic[RowT]):
-    """What is shown of every row, to people and to programs.
+    """A column for people and for programs.
 
     Attributes:
-        title: its head in the table for people; none without one.
-        value: what is shown there.
-        align, dispensable: as `Column` has them.
-        names: attributes of a row by which programs know it in JSON.
-        is_useful: whether these rows are worth showing it at all.
+        title: heading in the table for people; None if it is not shown there.
+        value: content of a cell.
+        align, dispensable: see `Column`.
+        names: attributes of a row with which JSON shows it.
+        is_useful: whether the column is worth showing for these rows.
     """
 
     title: str = ""
@@ -32,7 +32,7 @@ class TableColumn(Generic[RowT]):
 def make_table(
     columns: Sequence[TableColumn[RowT]], rows: Sequence[RowT]
 ) -> tuple[list[Column], list[list[Cell]]]:
-    """The table for people; columns that say nothing are empty, and so left out where drawn."""
+    """The table for people; columns without information are empty, and so are not drawn."""
     shown = [column for column in columns if column.title]
     useful = [column.is_useful(rows) for column in shown]
     heads = [Column(column.title, column.align, dispensable=column.dispensable) for column in shown]
@@ -45,7 +45,7 @@ def make_table(
 
 
 def make_document(columns: Sequence[TableColumn[RowT]], row: RowT) -> Mapping[str, Any]:
-    """The same for programs."""
+    """The row as JSON, for programs."""
     return {name: getattr(row, name) for column in columns for name in column.names}
 
 

@@ -1,4 +1,4 @@
-"""How the numbers of one row came about, for people and for programs."""
+"""The command `aggregate --explain`: the derivation of one row, for people and for programs."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def explain_row(run: "RunDir", energies: "Energies") -> "RowTrace":
-    """The row that a run is in; NotFoundError, with the reason, where it is in none."""
+    """The derivation of a run's row; NotFoundError, with the reason, if it has no row."""
     from vmcjob.explain import trace_row
 
     run_id = run.path.name
@@ -27,12 +27,12 @@ def explain_row(run: "RunDir", energies: "Energies") -> "RowTrace":
 
 
 def explanation_document(trace: "RowTrace") -> dict[str, Any]:  # a JSON document
-    """What `--json` prints."""
+    """The output of `--json`."""
     return {"schema_version": 1, **asdict(trace)}
 
 
 def explanation_text(trace: "RowTrace") -> str:
-    """All steps, one after the other."""
+    """All steps in order."""
     return "\n\n".join(_sections(trace))
 
 

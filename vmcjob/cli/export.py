@@ -1,4 +1,4 @@
-"""Runs in other programs: export."""
+"""The command `export`: runs in other programs."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def export(
     output: Annotated[
         Path,
-        typer.Option("--output", "-o", metavar="DIR", help="Has a folder for each run, then."),
+        typer.Option("--output", "-o", metavar="DIR", help="Gets a folder for each run."),
     ],
     selectors: AnySelectors = None,
     site: SiteProfile = None,
@@ -30,7 +30,7 @@ def export(
 ) -> None:
     """Write the series of runs as event files of TensorBoard.
 
-    A folder for each run; an event file of before is replaced. Ends with exit code 3 when a run
+    Each run gets a folder; an earlier event file is replaced. Ends with exit code 3 when a run
     could not be exported.
     """
     from vmcjob.export import require_library
@@ -57,7 +57,7 @@ def export(
 
 
 def _export(run: "RunDir", folder: Path) -> None:
-    """One run, whatever its state: what was committed by now."""
+    """Export one run in any state, up to its last commit."""
     from vmcjob.export import write_events
     from vmcjob.store import RunStore, peek
 
@@ -77,5 +77,5 @@ def _export(run: "RunDir", folder: Path) -> None:
 
 
 def _verbatim(text: str) -> str:
-    """In Markdown, lines as they are."""
+    """Lines as they are, in Markdown."""
     return "\n".join(f"    {line}" for line in text.splitlines())

@@ -17,10 +17,10 @@ TALK_S = 5.0  # between two plain lines about the same run
 
 
 class View(Protocol):
-    """Something that shows the runs again and again."""
+    """A display that shows the runs again and again."""
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Show how they are doing now."""
+        """Show the current state of the runs."""
         ...
 
     def close(self) -> None:
@@ -29,7 +29,7 @@ class View(Protocol):
 
 
 def follow(runs: Sequence[RunDir]) -> list[Row]:
-    """Show the runs on standard error until all have ended; how they ended."""
+    """Show the runs on standard error until all have ended; return their last states."""
     slurm = Watch()
     view = BarView() if can_redraw(sys.stderr) else LineView()
     try:
@@ -45,7 +45,7 @@ def follow(runs: Sequence[RunDir]) -> list[Row]:
 
 
 def describe(row: Row) -> list[str]:
-    """What is to be said about a run, the most important first."""
+    """Facts about a run, the most important first."""
     if not row.state.is_active:
         return [part for part in (format_energy(row.energy, row.error), row.message) if part]
     if row.state is State.QUEUED or row.step is None:
@@ -69,7 +69,7 @@ class LineView:
         self._last: dict[str, tuple[str, float]] = {}
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Say what is new."""
+        """Print news."""
         now = time.monotonic()
         for row in rows:
             state, said_at = self._last.get(row.run_id, ("", 0.0))
@@ -80,7 +80,7 @@ class LineView:
             self._last[row.run_id] = (row.state, now)
 
     def close(self) -> None:
-        """Nothing to give back."""
+        """Do nothing: there is no terminal to restore."""
 
 
 class BarView:
@@ -97,7 +97,7 @@ class BarView:
         self._live.start()
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Draw bars and counts anew."""
+        """Draw bars and counts again."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar
         from rich.table import Table
@@ -121,7 +121,7 @@ class BarView:
 
 
 def _fit(parts: Sequence[str], width: int) -> str:
-    """As many of the parts as the width has room for, at least the first."""
+    """The first parts that fit the width, at least one."""
     text = parts[0]
     for part in parts[1:]:
         if len(text) + len(GAP) + len(part) > width:

@@ -1,4 +1,4 @@
-"""Files that users ask for: written whole or not at all, and what keeps them from it is said."""
+"""Output files that users ask for, written completely or not at all."""
 
 from pathlib import Path
 
@@ -7,7 +7,7 @@ from vmcjob.errors import UsageError
 
 
 def write_output(path: Path, content: str | bytes) -> None:
-    """Replace a file, or what a link leads to, and say so; UsageError where that cannot be."""
+    """Replace a file, or the target of a link, and say so; UsageError if this is impossible."""
     from vmcjob.rundir.files import write_whole
 
     try:

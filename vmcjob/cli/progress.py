@@ -1,4 +1,4 @@
-"""How far long work has come: a line on the terminal, drawn over itself and gone in the end."""
+"""Progress of long work: a line on the terminal that is redrawn, and removed at the end."""
 
 import shutil
 import sys
@@ -10,20 +10,20 @@ from vmcjob.cli.screen import can_redraw, put_drawn
 from vmcjob.cli.text import format_duration
 
 Item = TypeVar("Item")
-PATIENCE_S = 1.0  # what takes less needs no word
+PATIENCE_S = 1.0  # shorter work shows no progress
 INTERVAL_S = 0.2
 ERASE = "\r\x1b[K"
 
 
 class Progress:
-    """Of work on so many things. Who reads standard error in a file or a pipe sees nothing."""
+    """Progress over a number of items; nothing is shown if standard error is a file or a pipe."""
 
     def __init__(self, what: str, total: int) -> None:
         self._what, self._total = what, total
         self._is_seen = can_redraw(sys.stderr)
 
     def over(self, items: Iterable[Item]) -> Generator[Item, None, None]:
-        """The same items; the line tells how many have come."""
+        """The same items, while the line counts them."""
         start = time.monotonic()
         due = start + PATIENCE_S
         try:
@@ -38,7 +38,7 @@ class Progress:
                 put_drawn(ERASE, is_talk=True, is_line=False)
 
     def _draw(self, done: int, taken_s: float) -> None:
-        """What is said meanwhile begins at the line's beginning, over it."""
+        """Draw the line; the cursor returns to its beginning, so that other text overwrites it."""
         left_s = taken_s * (self._total - done) / done
         text = f"{self._what}: {done} of {self._total}, {format_duration(left_s)} left"
         width = shutil.get_terminal_size().columns - 1

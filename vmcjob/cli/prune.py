@@ -1,4 +1,4 @@
-"""Cleaning up: what can go of a runs root, and how much that frees."""
+"""The command `prune`: find and remove files that are no longer needed."""
 
 import time
 from collections.abc import Callable
@@ -34,7 +34,7 @@ def prune(
     site: SiteProfile = None,
     runs: RunsRoot = None,
     older_than: Annotated[
-        float, typer.Option("--older-than", min=0, metavar="DAYS", help="What is younger stays.")
+        float, typer.Option("--older-than", min=0, metavar="DAYS", help="Newer files stay.")
     ] = 30.0,
     states: Annotated[
         list[str] | None,
@@ -51,12 +51,11 @@ def prune(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old logs, records of jobs, and what was put aside.
+    """Remove old logs, records of jobs, and results that `rerun` has put aside.
 
-    The logs are those of finished runs, and the jobs those that no unfinished run refers to.
-    Results stay, but for those that `rerun` has put aside, unless --state names the runs' state.
-    What somebody works on stays, and archives stay. With --archived, run.zarr goes where it is
-    equal to its archive.
+    Logs are those of finished runs; jobs are those that no unfinished run needs. Other results
+    stay, unless --state names the runs' state. Live runs and archives are never touched. With
+    --archived, run.zarr is removed if it equals its archive.
     """
     from vmcjob.prune import Policy
 
@@ -73,7 +72,7 @@ def prune(
 
 
 class Found(NamedTuple):
-    """What can go, or is gone, and the runs that were named and stay, for they are archived."""
+    """Removable or removed items, and named runs that stay because they are archived."""
 
     items: "list[Item]"
     kept: list[str]
@@ -82,7 +81,7 @@ class Found(NamedTuple):
 def _prune(
     root: Path, selectors: list[str] | None, policy: "Policy", is_dry: bool
 ) -> "tuple[Found, list[VmcJobError]]":
-    """What is gone, or would be, and why the rest is not."""
+    """Removed items (or items to remove), and errors about the others."""
     from vmcjob.prune import Kind, remove, require_archived
     from vmcjob.scheduler import queue_lock
 
@@ -91,14 +90,14 @@ def _prune(
         copies = [item for item in found.items if item.kind is Kind.COPY]
         others = [item for item in found.items if item.kind is not Kind.COPY]
         items, errors = (others, []) if is_dry else _treat(others, remove)
-    # Comparing takes long, and whoever submits would wait for it above.
+    # Compared outside the lock: it takes long, and a submission would wait for the lock.
     more, more_errors = _treat(copies, require_archived if is_dry else remove)
     items = sorted([*items, *more], key=lambda item: -item.size)
     return Found(items, found.kept), [*errors, *more_errors]
 
 
 def _find(root: Path, selectors: list[str] | None, policy: "Policy") -> Found:
-    """What can go; SchedulerError if SLURM, which knows what is still wanted, cannot be asked."""
+    """The removable items; SchedulerError if SLURM, which knows the live jobs, cannot be asked."""
     from vmcjob import scheduler
     from vmcjob.prune import find, kept
     from vmcjob.rundir import select
@@ -107,14 +106,14 @@ def _find(root: Path, selectors: list[str] | None, policy: "Policy") -> Found:
     chosen = select(root, selectors or [])
     if strangers := [run for run in chosen if run.path.absolute().parent != root]:
         raise UsageError(f"{strangers[0].path}: is not in {root}; name its root with --runs")
-    found, _ = rows(chosen, scheduler.look(chosen))  # who does not say what it is, stays
+    found, _ = rows(chosen, scheduler.look(chosen))  # runs that cannot be identified stay
     return Found(find(root, found, policy, is_all=not selectors), kept(found, policy))
 
 
 def _treat(
     items: "list[Item]", treat: "Callable[[Item], None]"
 ) -> "tuple[list[Item], list[VmcJobError]]":
-    """What could be treated, and why the rest could not."""
+    """The items for which `treat` succeeded, and errors about the others."""
     treated: list[Item] = []
     errors: list[VmcJobError] = []
     for item in items:
@@ -140,7 +139,7 @@ def _read_state(word: str) -> "State":
 
 
 def _show(found: Found, is_dry: bool) -> None:
-    """One line for each thing, and the sum."""
+    """Print one line for each item, and the sum."""
     now, items = time.time(), found.items
     rows = [
         [

@@ -1,4 +1,4 @@
-"""Looking after runs: logs, cancel."""
+"""The commands `logs` and `cancel`."""
 
 import sys
 import time
@@ -98,7 +98,7 @@ def cancel(
 
 
 def _wait(runs: "list[RunDir]", is_waited: bool) -> "dict[RunDir, str]":
-    """Wait until nothing will happen to the runs by itself; the state that each is in then."""
+    """Wait until no run will change by itself; the last state of each run."""
     from vmcjob.scheduler import Watch
     from vmcjob.status import examine
 
@@ -113,7 +113,7 @@ def _wait(runs: "list[RunDir]", is_waited: bool) -> "dict[RunDir, str]":
 
 
 def _describe(done: "Cancelled", ended: "dict[RunDir, str]") -> dict[str, Any]:  # a JSON document
-    """What became of one run that was to be cancelled."""
+    """The result of cancelling one run, as JSON."""
     values: dict[str, Any] = {  # a JSON document
         "run_id": done.run.path.name,
         "was_active": done.was_active,
@@ -124,26 +124,26 @@ def _describe(done: "Cancelled", ended: "dict[RunDir, str]") -> dict[str, Any]: 
 
 
 def _distinct(errors: "list[VmcJobError]") -> "list[VmcJobError]":
-    """The same sentence once: what a controller says that is away is said for every run."""
+    """Each sentence once: the same message about a controller may concern every run."""
     return list({str(error): error for error in errors}.values())
 
 
 def _worker_reader(run: "RunDir", rank: int) -> Reader:
-    """Reads on in the log of the run's workers of one rank."""
+    """A reader of the log of one rank's workers."""
     from vmcjob.rundir import LogReader
 
     return partial(run.read_log, rank, LogReader(run.log_of(rank)))
 
 
 def _job_reader(run: "RunDir", rank: int | None) -> Reader:
-    """Reads on in what the run's job said, on the node of one rank or on all."""
+    """A reader of the log of the run's job, for one rank's node or all."""
     from vmcjob.scheduler import read_job_logs
 
     return partial(read_job_logs, run, {}, rank)
 
 
 def _follow_log(run: "RunDir", read: Reader) -> Iterator[bytes]:
-    """A log as it grows, until nothing more can come."""
+    """A log as it grows, until it is complete."""
     from vmcjob.scheduler import Watch
     from vmcjob.status import examine
 

@@ -1,4 +1,4 @@
-"""Where text goes: data to standard output, talk to standard error, each as it can show it."""
+"""Output: data to standard output, messages to standard error, adapted to each stream."""
 
 import json
 import math
@@ -14,23 +14,23 @@ from vmcjob.cli.text import Cell, Column, make_visible, paint, render_table
 
 
 def put(text: str) -> None:
-    """Data: what a pipe wants to read, whoever wrote it, with control characters made visible."""
+    """Print data; control characters are made visible, also in a pipe."""
     typer.echo(make_visible(text))
 
 
 def put_drawn(text: str, *, is_talk: bool = False, is_line: bool = True) -> None:
-    """Text of our own making, with colours and moves of the cursor."""
+    """Print the program's own text with colours and cursor moves."""
     typer.echo(text, err=is_talk, nl=is_line)
 
 
 def put_json(document: object, *, is_compact: bool = False) -> None:
-    """Data for programs; a number that is not finite becomes null, as JSON demands."""
+    """Print JSON; a number that is not finite becomes null."""
     indent = None if is_compact else 2
     typer.echo(json.dumps(_finite(document), indent=indent, allow_nan=False, default=str))
 
 
 def put_table(columns: list[Column], rows: list[list[Cell]]) -> None:
-    """A table as wide as the terminal, or as wide as it likes in a file."""
+    """Print a table as wide as the terminal; in a file, as wide as needed."""
     typer.echo(draw_table(columns, rows))
 
 
@@ -41,13 +41,13 @@ def draw_table(columns: list[Column], rows: list[list[Cell]]) -> str:
 
 
 def say(text: str, style: str = "") -> None:
-    """Talk: what a person wants to read beside the data."""
+    """Print a message for people, beside the data."""
     text = make_visible(text)
     typer.echo(paint(text, style) if shows_colour(sys.stderr) else text, err=True)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a person is looking; a closed stream is None."""
+    """Whether a stream is a terminal; a closed stream is None, and not a terminal."""
     return stream is not None and stream.isatty()
 
 
@@ -57,7 +57,7 @@ def can_redraw(stream: TextIO | None) -> bool:
 
 
 def shows_colour(stream: TextIO | None) -> bool:
-    """Whether to colour: on a terminal that can, unless the user set NO_COLOR."""
+    """Whether to use colours: on a capable terminal, unless NO_COLOR is set."""
     return can_redraw(stream) and not os.environ.get("NO_COLOR")
 
 
@@ -71,7 +71,7 @@ def _finite(value: object) -> object:
 
 
 def forgive_encodings() -> None:
-    """Let a terminal without Unicode show '?' where another would make the command fail."""
+    """Let a terminal without Unicode show '?' instead of raising an error."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")  # pyright: ignore[reportAttributeAccessIssue]

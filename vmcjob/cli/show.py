@@ -1,4 +1,4 @@
-"""One run in full: show."""
+"""The command `show`: one run in full."""
 
 import shlex
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def show(
 
 
 def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[str, Any]:  # JSON
-    """What `show --json` prints."""
+    """The output of `show --json`."""
     from vmcjob.budget import group_of
     from vmcjob.document import Document
 
@@ -103,7 +103,7 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
 
 
 def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterator[str]:
-    """What `show` prints, part by part; what there is not is left out."""
+    """The sections of `show`; empty ones are left out."""
     run = row.run
     yield make_visible(align_facts(run_facts(row, record)))
     if attempts := run.read_attempts():
@@ -121,7 +121,7 @@ def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterat
 
 
 def run_facts(row: "Row", record: "Record") -> dict[str, str]:
-    """What the run is and how it is doing."""
+    """Identity and progress of the run."""
     from vmcjob.budget import describe, group_of
 
     outcome, group = row.run.read_outcome(), group_of(row.run)
@@ -144,14 +144,14 @@ def run_facts(row: "Row", record: "Record") -> dict[str, str]:
 
 
 def read_usage(row: "Row") -> "Usage | None":
-    """What the run has cost and is to cost, None where its spec cannot be read."""
+    """The device hours of the run, used and forecast; None if its spec cannot be read."""
     from vmcjob.spec import load_resolved
     from vmcjob.usage import usage, work
 
     run = row.run
     try:
         resources = load_resolved(run.read_spec_text(), str(run.spec_path)).resources
-    except (RunDirError, SpecError):  # told beside the spec itself
+    except (RunDirError, SpecError):  # reported beside the spec
         return None
     submission = run.read_submission()
     is_job = submission is not None and submission.is_job
@@ -160,7 +160,7 @@ def read_usage(row: "Row") -> "Usage | None":
 
 
 def format_usage(used: "Usage | None") -> str:
-    """Device hours in one line; empty for a run that nobody has started."""
+    """Device hours in one line; empty for a run that was never started."""
     if used is None or not used.attempts:
         return ""
     so_far = "" if used.is_complete else "at least "
@@ -191,12 +191,12 @@ def _draw_attempts(attempts: list[dict[str, object]]) -> str:
 
 
 def provenance_facts(provenance: dict[str, object]) -> dict[str, str]:
-    """What else decided a run's numbers, by name."""
+    """The provenance of a run, by name."""
     return dict(_flatten(provenance))
 
 
 def _flatten(facts: dict[str, object]) -> Iterator[tuple[str, str]]:
-    """Facts in lines: the versions of packages one by one."""
+    """Facts in lines, with one line per package version."""
     for name, value in facts.items():
         if isinstance(value, dict):
             yield from _flatten({f"{name}.{key}": inner for key, inner in value.items()})
@@ -205,18 +205,18 @@ def _flatten(facts: dict[str, object]) -> Iterator[tuple[str, str]]:
 
 
 def _read_script(run: "RunDir") -> tuple[Path, str] | None:
-    """Where the script of the run's job is, and its text."""
+    """Path and text of the job script of the run; None without one."""
     from vmcjob.scheduler import find_script
 
     path = find_script(run)
     try:
         return None if path is None else (path, path.read_text("utf-8", "replace"))
-    except OSError:  # closed to us, or removed just now
+    except OSError:  # not readable, or removed just now
         return None
 
 
 def _variables(environment: str) -> dict[str, str]:
-    """The env file of a container, read as a shell would."""
+    """The env file of a container, read like a shell."""
     try:
         pairs = [word.partition("=") for word in shlex.split(environment)]
     except ValueError:  # edited by hand: a quote is not closed

@@ -1,4 +1,4 @@
-"""Plans submitted to a scheduler, or shown: what submit, resume and rerun have in common."""
+"""Submission of plans to a scheduler, or a dry run; shared by submit, resume and rerun."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -49,7 +49,7 @@ IsChecked = Annotated[
 
 @dataclass(frozen=True)
 class CommandOptions:
-    """The options of every command that submits: how and where, and what is to be said of it."""
+    """The options of each command that submits."""
 
     site: SiteProfile = None
     runs: RunsRoot = None
@@ -71,7 +71,7 @@ class CommandOptions:
 def submit_plans(
     folders: "Mapping[Path, list[Plan]]", options: CommandOptions, *, is_restart: bool = False
 ) -> None:
-    """Start the plans' runs, each in its runs root, and say so, or show what would be started."""
+    """Start the plans' runs, each in its runs root, or show what would be started."""
     from vmcjob import scheduler
 
     site = resolve_site(options.site, options.runs)
@@ -91,7 +91,7 @@ def submit_plans(
             if options.as_json:
                 continue
             show_preview(receipt, _tasks(plans), jobs) if options.is_dry else _show(receipt, plans)
-    finally:  # what has been submitted is told, whatever stands in the way of the rest
+    finally:  # report the submitted runs, even if an error stopped the rest
         if options.as_json and receipts:
             put_json(_document(_join(receipts), previews, is_dry=options.is_dry))
     _look_after(_join(receipts), options)
@@ -100,7 +100,7 @@ def submit_plans(
 
 
 def _require_folder(root: Path) -> None:
-    """RunDirError where something else is in the place of a runs root, or on the way to it."""
+    """RunDirError if the runs root, or a folder above it, is not a folder."""
     for place in (root, *root.absolute().parents):
         if os.path.isdir(place):
             return
@@ -114,7 +114,7 @@ def _require_folder(root: Path) -> None:
 def _start(
     plans: "list[Plan]", wanted: "SubmissionOptions", options: CommandOptions
 ) -> "tuple[Receipt, Preview]":
-    """What became of the runs of one root, or would; in a dry run, the jobs of a batch system."""
+    """The receipt for the runs of one root; in a dry run, also the jobs of a batch system."""
     from vmcjob import scheduler
     from vmcjob.notification import why_not_found
     from vmcjob.rundir import LOCAL
@@ -130,7 +130,7 @@ def _start(
     say(where)
     if (command := wanted.site.notify) and (problem := why_not_found(command)):
         say(f"warning: {problem}")
-    for words in unheeded:  # nothing that a spec asks for is left aside without a word
+    for words in unheeded:  # name all keys of a spec that are ignored
         say(words, "dim")
     _say_budgets(wanted.root, scheduler.form_groups(backend.name, wanted.root, plans))
     if not options.is_dry:
@@ -143,7 +143,7 @@ def _start(
 
 
 def _say_budgets(root: Path, groups: "Sequence[Group]") -> None:
-    """What submissions have used of their budgets, and which budgets nobody can read."""
+    """Print the use of budgets, and budgets that cannot be read."""
     from vmcjob.budget import describe
     from vmcjob.rundir import find_damaged_groups
 
@@ -166,7 +166,7 @@ def _join(receipts: "Sequence[Receipt]") -> "Receipt":
 
 
 def _look_after(receipt: "Receipt", options: CommandOptions) -> None:
-    """Name what went wrong; follow the runs, or say how."""
+    """Print errors; follow the runs, or say how to follow them."""
     errors = [item.error for item in receipt.skipped if item.error]
     for words in dict.fromkeys(map(str, errors)):
         say(words)
@@ -228,7 +228,7 @@ def _document(
 
 
 def _hint(receipt: "Receipt", where: str) -> None:
-    """What to type next."""
+    """Print the next useful command."""
     if receipt.submitted:
         first = receipt.submitted[0].run_id
         say(f"\n  vmcjob status -w{where}\n  vmcjob logs -f{where} {first}", "dim")
@@ -249,7 +249,7 @@ def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:
         say(f"\ndetached; the runs go on: vmcjob status -w{where}")
         raise typer.Exit(INTERRUPTED) from None
     put_drawn(draw_status(ended), is_talk=as_json)
-    receipt.wait()  # whoever comes next may move the runs away, or remove them
+    receipt.wait()  # afterwards, other processes may move or remove the runs
     if any(row.state != "FINISHED" for row in ended):
         raise typer.Exit(SOME_FAILED)
 

@@ -1,4 +1,4 @@
-"""Where `aggregate -o` may write its table, and how: never over what is not a table of ours."""
+"""Files of `aggregate -o`: they replace only earlier tables of vmcjob."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,7 +18,7 @@ BINARY = {".parquet": b"PAR1", ".nc": b"CDF"}  # other forms by suffix, and how 
 
 
 def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
-    """UsageError where a table would do harm, or be none; before the work that it takes."""
+    """UsageError, before any work, if a table cannot or must not be written there."""
     if path == STDOUT:
         return
     refuse_folders_of_runs(path, chosen)
@@ -40,9 +40,9 @@ def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
 
 
 def write_table(path: Path, table: "Table") -> None:
-    """Write the table as its file's ending says, without one as CSV.
+    """Write the table in the format of the file's ending, by default CSV.
 
-    A file appears as a whole; /dev/stderr and the like get CSV as they take it.
+    A file appears in one step; devices such as /dev/stderr get CSV directly.
     """
     is_binary = _ending(path) in BINARY
     if not is_binary and not _is_device(path):
@@ -59,7 +59,7 @@ def write_table(path: Path, table: "Table") -> None:
 
 
 def _write_binary(path: Path, table: "Table") -> None:
-    """A Parquet or netCDF file, beside its place at first."""
+    """Write a Parquet or netCDF file, first beside its place."""
     from vmcjob.frames import write_netcdf, write_parquet
 
     unfinished = path.resolve().with_name(f".{path.name}.partial")
@@ -74,7 +74,7 @@ def _write_binary(path: Path, table: "Table") -> None:
 
 
 def refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
-    """UsageError for a file within a run directory or a folder of ours beside them."""
+    """UsageError for a file in a run directory or in another folder of vmcjob."""
     from vmcjob.rundir import RunDir
 
     roots = {run.path.resolve().parent for run in chosen}
@@ -85,7 +85,7 @@ def refuse_folders_of_runs(path: Path, chosen: "Sequence[RunDir]") -> None:
 
 
 def _is_table(path: Path) -> bool:
-    """Whether a file is empty or one of our tables, which may be replaced."""
+    """Whether a file is empty or a table of vmcjob, which may be replaced."""
     header = BINARY.get(_ending(path), HEADER)
     with open(path, "rb") as file:
         begin = file.read(len(header))
@@ -97,5 +97,5 @@ def _ending(path: Path) -> str:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether it is there and takes what is written as it comes: a terminal, a pipe."""
+    """Whether the path is a device that takes output directly: a terminal, a pipe."""
     return path.exists() and not path.is_file()

@@ -1,4 +1,4 @@
-"""What machines type: the worker of one run, and the launcher behind a local submission."""
+"""Commands that other programs start: the worker of one run, and the local launcher."""
 
 import logging
 import os
@@ -32,7 +32,8 @@ def run(
     from vmcjob.run.programs import is_compiling
 
     code = main(run_dir, Rank(rank, ranks, coordinator))
-    if is_compiling():  # Python would wait for it; all is written, and the exit code is known
+    # Python would wait for the compilation, but all is written and the exit code is known
+    if is_compiling():
         logging.shutdown()
         os._exit(code)
     raise typer.Exit(code)

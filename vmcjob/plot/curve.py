@@ -100,7 +100,7 @@ def draw_curves(
 def _draw_differences(
     axes: Axes, pairs: Sequence[tuple[CurvePoint, CurvePoint]], colour: str
 ) -> None:
-    """Of one curve from another where both have a point."""
+    """Draw the difference of one curve from another at their common points."""
     axes.errorbar(
         [point.at for point, _ in pairs],
         [1e3 * (point.energy - other.energy) for point, other in pairs],

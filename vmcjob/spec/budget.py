@@ -1,4 +1,4 @@
-"""What a spec says about how much its runs may cost together."""
+"""The budget of a spec: limits for all its runs together."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final
@@ -8,7 +8,7 @@ from vmcjob.document import above, between
 
 @dataclass(frozen=True)
 class Budget:
-    """Where all runs of a submission stop at their next checkpoints, to be resumed with more."""
+    """Limits at which all runs of a submission stop at their next checkpoints."""
 
     gpu_hours: Annotated[
         float | None,

@@ -1,4 +1,4 @@
-"""What a spec says about evaluation: how long it is, and what it measures."""
+"""Evaluation in a spec: its length and its observables."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ from typing import Annotated, Final, Literal
 from vmcjob.document import Before, Clash, above, between
 
 MAX_STEPS: Final = 10_000_000
-"""Of a series, which a store holds in a dozen files: each commit replaces one of every column."""
+"""Longest series: a store keeps it in a dozen files, and a commit replaces one file per column."""
 
 ObservableName = Literal["components", "dipole", "quadrupole", "r2", "spin", "density", "pairs"]
-"""Those of `vmcjob.observables.TABLE`, which is not read here: it wants NumPy."""
+"""Names in `vmcjob.observables.TABLE`, which is not imported here because it needs NumPy."""
 
 
 @dataclass(frozen=True)
 class Evaluate:
-    """The series that the result comes from: frozen parameters, frozen width."""
+    """The series behind the result, with frozen parameters and frozen width."""
 
     steps: Annotated[int, between(0, MAX_STEPS), "measurements of the energy"] = 1000
     warmup: Annotated[
@@ -49,7 +49,7 @@ class Evaluate:
     ] = "run"
 
     def clashes(self) -> Iterator[Clash]:
-        """Observables named twice, or measured too rarely; a target that no step leads to."""
+        """Repeated or too rare observables; a target error that no step can reach."""
         if self.target_of == "pool" and self.target_error is None:
             yield Clash(("target_of",), "there is no target; expected target_error too")
         if self.target_error is not None and not self.steps:

@@ -1,4 +1,4 @@
-"""Coordinates that depend on swept variables: the arithmetic between the braces of "{R/2}"."""
+"""Coordinates that depend on swept variables: the arithmetic inside the braces of "{R/2}"."""
 
 import ast
 import math
@@ -26,23 +26,23 @@ _TOKENS = re.compile(
     r"|(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?(?![\w.]))*"
 )
 _PRODUCT = re.compile(r"[0-9.]\s*[A-Za-z_(]|\)\s*[A-Za-z_(]")
-"""What is a product on paper, as 2R or (R + 1)(R - 1)."""
-_MAX_LENGTH = 200  # characters; much deeper nesting would exhaust Python's own parser
+"""A product without its sign, like 2R or (R + 1)(R - 1)."""
+_MAX_LENGTH = 200  # characters; deeper nesting would exhaust Python's parser
 
 
 class ExpressionError(Exception):
-    """What is wrong with an expression, as the end of a sentence that begins with it."""
+    """The mistake in an expression, as the end of a sentence that begins with the expression."""
 
 
 class Expression:
-    """The arithmetic in a text like "{R/2}"; ExpressionError if anything else stands there."""
+    """The arithmetic in a text like "{R/2}"; ExpressionError for any other text."""
 
     def __init__(self, text: str) -> None:
         inner = text.strip()[1:-1].strip()
         if len(inner) > _MAX_LENGTH:
             raise ExpressionError(f"is longer than {_MAX_LENGTH} characters")
         try:
-            # Python's parser warns about odd tokens, so only plain ones come before it.
+            # Python's parser warns about odd tokens, so only plain tokens are passed to it.
             tree = ast.parse(inner if _TOKENS.fullmatch(inner) else "", mode="eval").body
         except SyntaxError:
             tree = None
@@ -54,7 +54,7 @@ class Expression:
         self.variables = tuple(node.id for node in ast.walk(tree) if isinstance(node, ast.Name))
 
     def evaluate(self, values: Mapping[str, float]) -> float:
-        """Its value; ExpressionError where a variable has none, or the result is not finite."""
+        """The value; ExpressionError for an unknown variable or a result that is not finite."""
         for name in self.variables:
             if name not in values:
                 near = closest(name, values)
@@ -66,16 +66,16 @@ class Expression:
             raise ExpressionError("divides by zero") from None
         if not math.isfinite(result):
             raise ExpressionError("is too large")
-        return result + 0.0  # -0.0, as of "{-R}" at R = 0, is the same place as 0.0
+        return result + 0.0  # -0.0, as from "{-R}" at R = 0, is the same position as 0.0
 
 
 def is_expression(value: object) -> bool:
-    """Whether a coordinate is meant to be computed."""
+    """Whether a coordinate is an expression."""
     return isinstance(value, str) and value.strip()[:1] == "{" and value.strip()[-1:] == "}"
 
 
 def names_in_braces(value: Any) -> Iterator[str]:
-    """What may be a variable in a value, whatever it is and however badly it is written."""
+    """All possible names of variables in a value of any type, even if it is malformed."""
     if isinstance(value, dict | list):
         for element in value.values() if isinstance(value, dict) else value:
             yield from names_in_braces(element)
@@ -85,7 +85,7 @@ def names_in_braces(value: Any) -> Iterator[str]:
 
 def _is_arithmetic(node: ast.AST) -> bool:
     if isinstance(node, ast.Constant):
-        return type(node.value) in (int, float)  # True is an int, and not meant here
+        return type(node.value) in (int, float)  # True is an int in Python, but not a number here
     return isinstance(node, _NODES)
 
 

@@ -1,12 +1,12 @@
-"""How the spec grows without a run of before losing its name.
+"""Add keys to the spec without changing existing run ids.
 
-To add a key that decides numbers, give its annotation a `Before`: the value that makes a run do
-what it did when there was no such key. It is chosen once and never changed; the default may be
-another one, and may change. Then
+To add a key that decides numbers, give its annotation a `Before`: the value at which a run computes
+what it computed before the key existed. This value is chosen once and never changed. The default
+may differ from it, and may change later. Then
 
-- a key at that value has no part in a run's id (`science`),
-- a spec that writes all other keys that decide numbers, as every run directory's does, and leaves
-  this one out, is of before, and means that value; any other spec means the default.
+- a key at that value is left out of a run's id (`science`);
+- a spec that gives all other science keys, as in every run directory, but not this key, is an old
+  spec, and the key has that value. Any other spec without the key gets the default.
 """
 
 from typing import Any
@@ -17,9 +17,9 @@ from vmcjob.spec.science import is_science
 
 
 def with_keys_of_before(tables: dict[str, Any]) -> dict[str, Any]:
-    """A parsed spec; where it was written in full before some keys existed, with those keys.
+    """A parsed spec; if it is an old spec in full, with the keys that were added since.
 
-    `Any`: it has not been judged yet, and anything may stand in it.
+    `Any`, because the spec is not validated yet.
     """
     keys = {name: _keys(name, tables) for name, key in keys_of(JobSpec).items() if key.is_table}
     if not all(_is_in_full(name, keys[name], tables) for name in keys if is_science((name,))):
@@ -37,12 +37,12 @@ def with_keys_of_before(tables: dict[str, Any]) -> dict[str, Any]:
 
 
 def _as_read(value: Any) -> Any:
-    """As TOML would have it; `Any`: whatever a key holds."""
+    """The value as TOML reads it."""
     return list(value) if isinstance(value, tuple) else value
 
 
 def _keys(table: str, tables: dict[str, Any]) -> dict[str, Key]:
-    """The keys of a table; of one with several kinds, those of the kind that it names."""
+    """The keys of a table; for a table with several kinds, the keys of its kind."""
     type_ = keys_of(JobSpec)[table].kind.type
     values = tables.get(table)
     named = values.get("kind") if isinstance(values, dict) else None
@@ -50,7 +50,7 @@ def _keys(table: str, tables: dict[str, Any]) -> dict[str, Key]:
 
 
 def _is_in_full(table: str, keys: dict[str, Key], tables: dict[str, Any]) -> bool:
-    """Whether a table gives all keys that decide numbers but those that may be absent, or new."""
+    """Whether a table gives all science keys, except optional and newer ones."""
     values = tables.get(table)
     return isinstance(values, dict) and all(
         name in values

@@ -1,4 +1,4 @@
-"""One point of a sweep: the spec with the swept values in their places."""
+"""One point of a sweep: the spec with the swept values inserted."""
 
 from collections.abc import Mapping
 from typing import Any, TypeAlias
@@ -18,11 +18,11 @@ from vmcjob.spec.model import JobSpec
 from vmcjob.spec.sweep import Sweep, Swept, Variations, is_chain
 from vmcjob.spec.system import COORDINATE
 
-Tables: TypeAlias = dict[str, Any]  # a document as it was parsed: anything may stand in it
+Tables: TypeAlias = dict[str, Any]  # a parsed document; not validated yet
 
 
 class PointReader(Reader):
-    """Reads the job at one point; what is wrong with a swept value is shown in [sweep]."""
+    """Reads the job at one point; mistakes in swept values are shown in [sweep]."""
 
     def __init__(self, document: Document, sweep: Sweep, coordinates: Mapping[str, Swept]) -> None:
         moved: dict[KeyPath, KeyPath] = {
@@ -44,7 +44,7 @@ class PointReader(Reader):
 
     @property
     def swept_offsets(self) -> set[int]:
-        """Where the swept values of this point are written."""
+        """Offsets of the swept values of this point in the text."""
         return {self.document.place(origin).value for origin in self.moved.values()}
 
     def read(self) -> JobSpec | Failure:
@@ -56,12 +56,12 @@ class PointReader(Reader):
 
     @property
     def previous(self) -> dict[str, Swept] | None:
-        """The point whose run this one starts from, if any."""
+        """The point whose run this one starts from; None without one."""
         is_one_of_many = is_chain(self.document.tables)
         return self.sweep.nearest_before(self.coordinates) if is_one_of_many else None
 
     def _in_chain(self, tables: Tables) -> Tables:
-        """In a chain, only the first point is pretrained, and starts from none."""
+        """In a chain, only the first point is pretrained, and all others start from another run."""
         if not is_chain(tables):
             return tables
         if self.previous is not None:
@@ -70,7 +70,7 @@ class PointReader(Reader):
         return tables | {"train": train}
 
     def scalar(self, kind: Kind, value: Any, path: KeyPath) -> Any:
-        """A scalar; where a coordinate is asked for, it may be computed."""
+        """Read a scalar; a coordinate may be an expression."""
         if kind is not COORDINATE or not is_expression(value):
             return super().scalar(kind, value, path)
         try:
@@ -83,7 +83,7 @@ class PointReader(Reader):
 
 
 def _put(tables: Tables, target: tuple[str, str], value: Any) -> Tables:
-    """A copy of the tables with a swept value in its place, unless something bars the way."""
+    """A copy of the tables with a swept value inserted, unless the table is malformed."""
     table, key = target
     inner = tables.get(table, {})
     return tables | {table: inner | {key: value}} if isinstance(inner, dict) else tables

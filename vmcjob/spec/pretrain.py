@@ -1,4 +1,4 @@
-"""The start of a run: the Hartree–Fock solution that the network is fitted to before VMC."""
+"""Pretraining in a spec: the Hartree–Fock solution to which the network is fitted before VMC."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,7 +12,7 @@ from vmcjob.spec.system import System
 PRETRAIN_STEPS: Final = 1000
 HALF_PROJECTED: Final = "half-projected"
 BY_START: Final = -1
-"""Stands for PRETRAIN_STEPS, or for 0 where a run needs no pretraining (`settled`)."""
+"""Means PRETRAIN_STEPS, or 0 if a run needs no pretraining (`settled`)."""
 
 
 def _is_space(values: Sequence[int]) -> bool:
@@ -21,7 +21,7 @@ def _is_space(values: Sequence[int]) -> bool:
 
 @dataclass(frozen=True)
 class Pretrain:
-    """Fitting the orbitals of the ansatz to those of Hartree-Fock, before VMC begins."""
+    """Fit of the ansatz's orbitals to Hartree–Fock orbitals, before VMC."""
 
     steps: Annotated[int, between(0, MAX_STEPS), "updates; 1000, or none with start_from"] = (
         BY_START
@@ -50,7 +50,7 @@ DEFAULT_PRETRAIN: Final = Pretrain()
 
 
 def settled(pretrain: Pretrain, system: System, starts_from_a_run: bool) -> Pretrain:
-    """The same start without defaults that depend on other keys: steps, basis and method."""
+    """The start with values for all defaults that depend on other keys: steps, basis, method."""
     if pretrain.steps == BY_START:
         pretrain = replace(pretrain, steps=0 if starts_from_a_run else PRETRAIN_STEPS)
     if pretrain.basis == AUTO:

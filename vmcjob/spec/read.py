@@ -1,4 +1,4 @@
-"""From the text of a spec to its jobs: every point of its sweep, with every seed, validated."""
+"""Read the text of a spec and expand it to validated jobs: all points of the sweep, all seeds."""
 
 import dataclasses
 import math
@@ -17,17 +17,17 @@ from vmcjob.spec.sweep import Swept, Variations, read_variations
 
 @dataclass(frozen=True)
 class Point:
-    """One job of a spec file, and where in the sweep it lies."""
+    """One job of a spec file, with its coordinates in the sweep."""
 
     coordinates: Mapping[str, Swept]
     spec: JobSpec
     previous: Mapping[str, Swept] | None = None
-    """The point, listed before, whose run of the same seed this one starts from."""
+    """The earlier point whose run with the same seed this one starts from."""
 
 
 @dataclass(frozen=True)
 class SpecFile:
-    """A spec file, expanded: the first axis of its sweep is the slowest, seeds are fastest."""
+    """An expanded spec file; the first axis of the sweep is the slowest, seeds are the fastest."""
 
     source: str
     name: str
@@ -35,17 +35,17 @@ class SpecFile:
 
 
 def read_spec(path: Path | str) -> SpecFile:
-    """Read a spec file; SpecError with every complaint, NotFoundError where there is no file."""
+    """Read a spec file; SpecError with all mistakes, NotFoundError if there is no file."""
     return _expand(Document.read(Path(path)))
 
 
 def parse_spec(text: str, source: str) -> SpecFile:
-    """Read the text of a spec; `source` is what complaints call it."""
+    """Read the text of a spec; complaints name it `source`."""
     return _expand(Document.parse(text, source))
 
 
 def load_resolved(text: str, source: str) -> JobSpec:
-    """Read back the one job that `dump_spec` wrote."""
+    """Read the single job that `dump_spec` wrote."""
     points = parse_spec(text, source).points
     if len(points) != 1:
         raise SpecError([f"{source}: expected one job, got {len(points)}"])
@@ -73,7 +73,7 @@ def _expand(document: Document) -> SpecFile:
 
 
 def _with_seed(spec: JobSpec, seed: int, n_seeds: int) -> JobSpec:
-    """The job of one seed; of an error of their pool, each of n may have sqrt(n) times as much."""
+    """The job of one seed; with a pooled target, n seeds may each have √n times the error."""
     evaluate = spec.evaluate
     if evaluate.target_of == "pool" and evaluate.target_error is not None:
         error = evaluate.target_error * math.sqrt(max(1, n_seeds))
@@ -82,7 +82,7 @@ def _with_seed(spec: JobSpec, seed: int, n_seeds: int) -> JobSpec:
 
 
 def _merge(readers: Sequence[PointReader]) -> Iterator[Complaint]:
-    """The complaints of all points; one that holds at some of them only says where first."""
+    """The complaints of all points; a complaint about some points names the first of them."""
     counts = Counter(complaint for reader in readers for complaint in set(reader.complaints))
     first = {c: reader for reader in reversed(readers) for c in reader.complaints}
     for complaint, reader in first.items():
@@ -96,7 +96,7 @@ def _merge(readers: Sequence[PointReader]) -> Iterator[Complaint]:
 def _complain_of_same_science(
     reader: Reader, jobs: list[tuple[Mapping[str, Swept], JobSpec]]
 ) -> None:
-    """Two points that are one and the same job would share its run."""
+    """Complain about two points with the same science, because they would share a run."""
     seen: dict[str, Mapping[str, Swept]] = {}
     for coordinates, spec in jobs:
         earlier = seen.setdefault(science(spec), coordinates)

@@ -1,4 +1,4 @@
-"""How the electrons walk, as data: `[sampler]`."""
+"""Sampling in a spec: the keys of `[sampler]`."""
 
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
@@ -11,7 +11,7 @@ MAX_WALKERS: Final = 1_000_000
 
 @dataclass(frozen=True)
 class Sampler:
-    """How the electrons walk."""
+    """Metropolis sampling of the walkers."""
 
     walkers: Annotated[int, between(2, MAX_WALKERS), "in all, shared by the devices"] = 512
     steps: Annotated[int, between(1, MAX_STEPS), "Metropolis moves between two updates"] = 10

@@ -1,4 +1,4 @@
-"""What decides the numbers of a run, and what only decides how and where it is run."""
+"""The science of a spec: the keys that decide the numbers of a run."""
 
 import dataclasses
 import hashlib
@@ -29,11 +29,10 @@ def is_science(path: KeyPath) -> bool:
 
 
 def science(spec: JobSpec) -> str:
-    """Canonical text of what decides the numbers; run ids are made of it, so it must not drift.
+    """Canonical text of all keys that decide the numbers; run ids depend on it.
 
-    JSON with sorted keys and Python's shortest exact floats: neither the order of fields here nor
-    the release of a TOML writer has a say, nor has a key that makes a run do what it did before
-    there was such a key (see `growth`).
+    It must not change. JSON with sorted keys and Python's shortest exact floats: neither the order
+    of fields nor the TOML writer matters. Keys at their `Before` value are left out (see `growth`).
     """
     kept = {
         table: _decisive(table, getattr(spec, table))
@@ -44,7 +43,7 @@ def science(spec: JobSpec) -> str:
 
 
 def science_keys(spec: JobSpec) -> dict[str, int | float | str]:
-    """The same key by key, as "optimizer.damping", without what is a list."""
+    """The keys that decide numbers, by names like "optimizer.damping"; lists are left out."""
     return {
         f"{table}.{key}": value
         for table, values in json.loads(science(spec)).items()
@@ -54,7 +53,7 @@ def science_keys(spec: JobSpec) -> dict[str, int | float | str]:
 
 
 def beside_science(spec: JobSpec) -> dict[str, Any]:
-    """Key by key, what may change under a run; `Any`: whatever a key holds."""
+    """The keys that may change during a run, by name; `Any` because keys have many types."""
     return {
         f"{table}.{key}": value
         for table, values in dataclasses.asdict(spec).items()
@@ -65,7 +64,7 @@ def beside_science(spec: JobSpec) -> dict[str, Any]:
 
 
 def _decisive(table: str, values: Any) -> dict[str, Any]:
-    """What of a table decides numbers; `Any`: a dataclass of `JobSpec`, and plain values."""
+    """The keys of a table that decide numbers; `Any` because tables are different dataclasses."""
     before = {name: key.kind.before for name, key in keys_of(type(values)).items()}
     return {
         name: value
@@ -75,5 +74,5 @@ def _decisive(table: str, values: Any) -> dict[str, Any]:
 
 
 def science_sha256(spec: JobSpec) -> str:
-    """Digest of what decides the numbers; runs that share it differ by their seeds only."""
+    """Digest of the science; runs with equal digests differ by their seeds only."""
     return hashlib.sha256(science(spec).encode()).hexdigest()

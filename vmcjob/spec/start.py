@@ -1,4 +1,4 @@
-"""Whether a job can begin with what the run of another has learnt."""
+"""Whether a job can start from the results of another run."""
 
 from dataclasses import asdict
 
@@ -8,9 +8,9 @@ from vmcjob.spec.model import JobSpec
 
 
 def why_no_start(spec: JobSpec, origin: JobSpec) -> str | None:
-    """Why what a run of `origin` has learnt is about another wave function; None if it is not.
+    """The reason why a run of `origin` has another wave function; None if it has the same.
 
-    In words that follow "train.start_from: " and the name of that run.
+    The words follow "train.start_from: " and the name of that run.
     """
     if (spec.system.n_up, spec.system.n_down) != (origin.system.n_up, origin.system.n_down):
         what = f"{origin.system.n_up} and {origin.system.n_down} electrons of either spin"
@@ -25,9 +25,9 @@ def why_no_start(spec: JobSpec, origin: JobSpec) -> str | None:
 
 
 def _name_differences(ansatz: Ansatz, origin: Ansatz) -> tuple[str, str]:
-    """The keys in which two differ with the values of the other one, and our values of them."""
+    """The differing keys with `origin`'s values, and `ansatz`'s values of these keys."""
     ours, theirs = asdict(ansatz), asdict(origin)
-    if ansatz.kind != origin.kind:  # whose other keys are not the same ones
+    if ansatz.kind != origin.kind:  # kinds have different keys
         ours, theirs = {"kind": ansatz.kind}, {"kind": origin.kind}
     unlike = [key for key in ours if ours[key] != theirs[key]]
     what = [f"ansatz.{key} = {format_value(theirs[key])}" for key in unlike]

@@ -1,4 +1,4 @@
-"""Many jobs from one spec: its seeds, and the values of its [sweep]."""
+"""Many jobs from one spec: its seeds and the values of [sweep]."""
 
 import itertools
 import math
@@ -25,10 +25,10 @@ from vmcjob.spec.science import is_science
 Swept: TypeAlias = int | float | str
 
 MAX_JOBS = 10_000
-"""A spec with more is a slip of the pen, and more than schedulers take."""
+"""A spec with more jobs is probably a mistake, and more than schedulers accept."""
 
 MAX_NUCLEI = 200_000
-"""In all geometries of a spec: reading them takes seconds."""
+"""Largest number of nuclei in all geometries of a spec: reading them takes seconds."""
 
 _NUMBER = Kind(float)
 _NO_NAME = 'expected a variable, like R, or a key, like "optimizer.damping"'
@@ -47,11 +47,11 @@ class Axis:
     name: str
     values: tuple[Swept, ...]
     origin: KeyPath
-    """Where in the document the values are listed."""
+    """Path of the values in the document."""
 
     @property
     def target(self) -> tuple[str, str] | None:
-        """Table and key that take the values; a variable has none."""
+        """Table and key that take the values; None for a variable."""
         return _SWEPT_KEYS.get(self.name)
 
 
@@ -61,11 +61,11 @@ class Sweep:
 
     axes: tuple[Axis, ...] = ()
     broken: frozenset[str] = frozenset()
-    """Names of axes that have been complained about."""
+    """Names of axes with complaints."""
 
-    @classmethod  # `Any`, because a user may have written anything
+    @classmethod  # `Any`, because a user may write anything
     def from_toml(cls, value: Any, path: KeyPath, reader: Reader) -> "Sweep | Failure":
-        """Read as many axes as possible, so that the rest of the spec can be judged with them."""
+        """Read as many axes as possible, so that the rest of the spec can be checked with them."""
         if not isinstance(value, dict):
             return reader.refuse(path, "a table", value)
         axes = {
@@ -80,14 +80,14 @@ class Sweep:
 
     @property
     def is_line(self) -> bool:
-        """Whether there is one axis, of numbers, along which points are near to one another."""
+        """Whether there is a single axis of numbers, so that points have distances."""
         values = self.axes[0].values if len(self.axes) == 1 else ("",)
         return not self.broken and all(isinstance(value, int | float) for value in values)
 
     def nearest_before(self, coordinates: Mapping[str, Swept]) -> dict[str, Swept] | None:
-        """Of the points listed before one in a sweep of numbers, the nearest; None for the first.
+        """The nearest of the points listed before one in a sweep of numbers; None for the first.
 
-        Of two that are as near, the one listed later.
+        Of two points at the same distance, the one listed later.
         """
         if not self.is_line:
             return None
@@ -100,7 +100,7 @@ class Sweep:
         return {axis.name: near}
 
     def points(self) -> Iterator[dict[str, Swept]]:
-        """The coordinates of every point, the last axis fastest; without axes, one point."""
+        """The coordinates of all points, the last axis fastest; a single point without axes."""
         names = [axis.name for axis in self.axes]
         for values in itertools.product(*(axis.values for axis in self.axes)):
             yield dict(zip(names, values, strict=True))
@@ -108,7 +108,7 @@ class Sweep:
 
 @dataclass(frozen=True)
 class Variations:
-    """The keys that make many jobs of one spec; a resolved job has none of them."""
+    """The keys that make many jobs from one spec; a resolved job has none of them."""
 
     seeds: Annotated[
         tuple[Seed, ...], Rule("{} of at least one seed", bool), "one job for each"
@@ -117,7 +117,7 @@ class Variations:
 
 
 def read_variations(reader: Reader) -> Variations:
-    """Seeds and sweep so far as they can be read; too many jobs are refused on the spot."""
+    """Seeds and sweep as far as they are valid; too many jobs are refused at once."""
     tables = reader.document.tables
     _refuse_too_many(reader, tables)
     results = {
@@ -140,13 +140,13 @@ def read_variations(reader: Reader) -> Variations:
 
 
 def is_chain(tables: dict[str, Any]) -> bool:
-    """Whether each point of the sweep is to start from one before."""
+    """Whether each point of the sweep starts from an earlier one."""
     train = tables.get("train")
     return isinstance(train, dict) and train.get("start_from") == PREVIOUS
 
 
 def _refuse_too_many(reader: Reader, tables: dict[str, Any]) -> None:
-    """Count jobs, and nuclei in all of them, before anything is read of what may be a slip."""
+    """Refuse too many jobs or nuclei before the spec is expanded."""
     sweep, seeds, system = (tables.get(name) for name in ("sweep", "seeds", "system"))
     values = list(sweep.values()) if isinstance(sweep, dict) else []
     n_points = math.prod(len(axis) for axis in values if isinstance(axis, list) and axis)
@@ -180,14 +180,14 @@ def _read_axis(name: str, values: Any, origin: KeyPath, reader: Reader) -> Axis 
 
 
 def _read_value(axis: Axis, value: Any, path: KeyPath, reader: Reader) -> Any:
-    """A variable takes numbers; what a key takes, the key itself will judge in its place."""
+    """A variable takes numbers; a value of a key is checked later by the key."""
     if not axis.target:
         return reader.value(_NUMBER, value, path)
     return reader.refuse(path, "a single value", value) if isinstance(value, list | dict) else value
 
 
 def _misnamed(name: str) -> str | None:
-    """Why this name cannot be swept, if it cannot."""
+    """The reason why this name cannot be swept; None if it can."""
     if name == "system.atoms":
         return "atoms cannot be swept; put a variable in place of a coordinate"
     if name != "seed" and not is_science(_SWEPT_KEYS.get(name, (name,))):
@@ -203,7 +203,7 @@ def _misnamed(name: str) -> str | None:
 
 
 def _about_unused(name: str) -> str:
-    """What somebody may have wanted of a variable that no coordinate mentions."""
+    """Advice about a variable that no coordinate mentions."""
     if name in ("seed", *keys_of(Variations)):
         return "cannot be swept; write seeds = [0, 1, 2] at the top of the file"
     if homes := [f'"{full}"' for full, (_, key) in _SWEPT_KEYS.items() if key == name]:
