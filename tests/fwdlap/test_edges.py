@@ -104,3 +104,47 @@ def test_without_jit_the_same_comes_out():
     with jax.disable_jit():
         found = fwdlap.laplacian(function)(x).laplacian
     np.testing.assert_allclose(found, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("kind", [jnp.int32, bool])
+@pytest.mark.parametrize("of", [fwdlap.laplacian, fwdlap.derivatives])
+def test_integers_have_no_derivatives(kind: Any, of: Callable[..., Any]):
+    """Zeros for the gradient of Σ x³ would be wrong without a word; as of `jax.grad`, TypeError."""
+    with pytest.raises(TypeError, match=rf"of dtype {jnp.dtype(kind)}, shape \(3,\)"):
+        of(lambda x: jnp.sum(x**3))(jnp.ones(3, kind))
+
+
+@pytest.mark.parametrize(
+    ("fun", "words"),
+    [
+        (lambda x: x**3, r"dtype float64, shape \(3,\): for arrays, use `derivatives`"),
+        (lambda x: jnp.sum(x)[None], r"shape \(1,\)"),
+        (lambda x: jnp.sum(x > 0.0), r"dtype int64, shape \(\)"),
+        (lambda x: (jnp.sum(x), x), "returns a tuple: for any pytree of arrays"),
+    ],
+)
+def test_a_function_that_is_not_scalar_is_refused(fun: Callable[..., Any], words: str):
+    """With its dtype and shape; else the gradient's reshaping failed, or its first part counted."""
+    with pytest.raises(TypeError, match=words):
+        fwdlap.laplacian(fun)(jnp.ones(3))
+
+
+def test_derivatives_of_another_shape_than_their_primal_are_refused():
+    """One that can be broadcast would count for directions that nobody gave."""
+    x, zero = jnp.ones(3), fwdlap.zero_tangent_from_primal(jnp.ones(3))
+    for jacobian, laplacian, words in (
+        (jnp.ones((2, 1)), zero, r"Jacobian of shape \(2, 1\); expected \(n, 3\)"),
+        (zero, jnp.ones(1), r"Laplacian of shape \(1,\); expected \(3\)"),
+    ):
+        with pytest.raises(TypeError, match=words):
+            fwdlap.lap(jnp.sum, (x,), (jacobian,), (laplacian,))
+    with pytest.raises(TypeError, match="dtype int32"):
+        fwdlap.lap(jnp.sum, (jnp.ones(3, jnp.int32),), (jnp.ones((2, 3)),), (zero,))
+
+
+def test_an_integer_without_derivatives_is_an_argument_like_any_other():
+    """The place of an element, say."""
+    x, at = jnp.arange(3.0), jnp.asarray(1)
+    zeros = [fwdlap.zero_tangent_from_primal(one) for one in (x, at)]
+    _, jacobian, _ = fwdlap.lap(lambda x, at: x[at] ** 2, (x, at), (jnp.eye(3), zeros[1]), zeros)
+    np.testing.assert_array_equal(jacobian, [0.0, 2.0, 0.0])

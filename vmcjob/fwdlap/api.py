@@ -79,14 +79,38 @@ def _run(
 
 
 def _seed(primal: jax.Array, jacobian: Any, laplacian: Any) -> Value:
+    """The node of one primal; TypeError where its derivatives cannot be."""
+    has_jacobian = not isinstance(jacobian, SymbolicZero)
+    has_laplacian = not isinstance(laplacian, SymbolicZero)
     if not is_inexact(primal):
+        if has_jacobian or has_laplacian:
+            _require_inexact(primal)
         return primal
+    if has_jacobian and jnp.shape(jacobian)[1:] != primal.shape:
+        _refuse_shape("Jacobian", jacobian, ("n", *primal.shape))
+    if has_laplacian and jnp.shape(laplacian) != primal.shape:
+        _refuse_shape("Laplacian", laplacian, primal.shape)
     blocks: tuple[Block, ...] = ()
-    if not isinstance(jacobian, SymbolicZero):
+    if has_jacobian:
         data = jnp.asarray(jacobian, primal.dtype)
         blocks = uniform_blocks(data, np.arange(len(data)))
-    zero = isinstance(laplacian, SymbolicZero)
-    return make_node(primal, blocks, None if zero else jnp.asarray(laplacian, primal.dtype))
+    return make_node(
+        primal, blocks, jnp.asarray(laplacian, primal.dtype) if has_laplacian else None
+    )
+
+
+def _require_inexact(x: Any) -> None:
+    """TypeError for an argument without derivatives; a gradient of zeros would be no answer."""
+    if not is_inexact(x):
+        raise TypeError(
+            f"there are no derivatives by an argument of dtype {jnp.result_type(x)}, shape "
+            f"{jnp.shape(x)}; expected floating-point numbers"
+        )
+
+
+def _refuse_shape(name: str, derivative: Any, wanted: tuple[int | str, ...]) -> None:
+    shape = ", ".join(map(str, wanted))
+    raise TypeError(f"a {name} of shape {jnp.shape(derivative)}; expected ({shape})")
 
 
 def _harvest(output: Value, n: int) -> tuple[Any, Any, Any]:
@@ -158,10 +182,12 @@ def derivatives(fun: Callable[[jax.Array], Any]) -> Callable[[jax.Array], tuple[
 
     The Jacobian's leading axis runs over the elements of the array. The input's Jacobian is known
     to be the identity at trace time, so only elements that `fun` mixes are computed densely.
+    Raises TypeError for an array of integers or Booleans.
     """
 
     def push(x: jax.Array) -> tuple[Any, Any, Any]:
         x = jnp.asarray(x)
+        _require_inexact(x)
         table = np.arange(x.size).reshape(1, *x.shape)
         seed = make_node(x, [Block(jnp.ones((1,) * (x.ndim + 1), x.dtype), table)], None)
         return _run(fun, [x], [seed], x.size)
@@ -177,13 +203,16 @@ def laplacian(
     If all directions together need more than `budget_bytes` of intermediate arrays, they are taken
     slice by slice, as many at a time as fit. A slice is computed densely. The default budget is
     `DEVICE_BYTES`, the share of a device that one walker may take.
+
+    Raises TypeError for an argument of integers or Booleans, and for a function that is not scalar.
     """
     push = derivatives(fun)
     budget = DEVICE_BYTES if budget_bytes is None else budget_bytes
 
-    def jet(x: Float[Array, "*point"]) -> Jet:
+    def jet(x: Array) -> Jet:
         x = jnp.asarray(x)
-        closed = jax.make_jaxpr(push)(x)
+        closed, (value, *_) = jax.make_jaxpr(push, return_shape=True)(x)
+        _require_scalar(value)
         peak = peak_of(open_jaxpr(closed)[0])
         length = x.size if peak <= budget else _slice_length(fun, x, budget, peak)
         if length == x.size:
@@ -193,6 +222,20 @@ def laplacian(
         return Jet(value, jacobian.reshape(x.shape), second)
 
     return jet
+
+
+def _require_scalar(value: Any) -> None:
+    """TypeError unless a function's value, known by its shape, is one floating-point number."""
+    if not isinstance(value, jax.ShapeDtypeStruct):
+        raise TypeError(
+            f"expected a scalar function; this one returns a {type(value).__name__}: "
+            "for any pytree of arrays, use `derivatives`"
+        )
+    if value.shape or not is_inexact(value):
+        raise TypeError(
+            f"expected a scalar function of floating-point numbers; this one returns dtype "
+            f"{value.dtype}, shape {value.shape}: for arrays, use `derivatives`"
+        )
 
 
 def _slice_length(fun: ScalarFunction, x: Float[Array, "*point"], budget: int, peak: int) -> int:
