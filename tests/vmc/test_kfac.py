@@ -210,6 +210,33 @@ def test_the_block_of_a_layer_that_electrons_share_is_a_product_of_moments() -> 
     np.testing.assert_allclose(found, expected, rtol=1e-8, atol=1e-12)
 
 
+@pytest.mark.usefixtures("float64")
+@pytest.mark.parametrize(
+    "changes", [{}, {"is_inverse_exact": False}, {"inverse_period": 2, "damping": CONSTANT}]
+)
+def test_a_layer_without_scores_does_not_move(changes: dict[str, Any]) -> None:
+    """The softmax of one logit is constant, as attention over one electron is.
+
+    kfac-jax divides by the number of electrons whose scores are not zero: 0 · ∞ is NaN.
+    """
+    seen, unseen = (nn.Dense(1, param_dtype=jnp.float64) for _ in range(2))
+
+    def log_psi(params: Params, r: Array) -> Array:
+        weight = nn.softmax(apply(unseen, params["b"], r), axis=-1)
+        return jnp.sum(weight * apply(seen, params["a"], r))
+
+    keys = jax.random.split(jax.random.key(0))
+    params = {
+        "a": seen.init(keys[0], jnp.ones((1, 3))),
+        "b": unseen.init(keys[1], jnp.ones((1, 3))),
+    }
+    for found in updates(make_kfac(log_psi, 1, **changes), params, [random_batch(0, 1)] * 2):
+        n = found.size // 2
+        assert np.isfinite(found[:n]).all()
+        assert np.abs(found[:n]).min() > 0.0
+        np.testing.assert_array_equal(found[n:], 0.0)
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("float64")
 def test_the_fisher_matrix_is_twice_the_uncentred_overlap() -> None:

@@ -7,6 +7,7 @@ import dataclasses
 import re
 import warnings
 from collections.abc import Sequence
+from functools import cache
 from types import ModuleType
 from typing import Any
 
@@ -127,9 +128,29 @@ def _curvature(log_psi: LogPsi, copied: frozenset[int]) -> Any:
 
     return kfac_jax.BlockDiagonalCurvature(
         registered,
-        layer_tag_to_block_ctor={"scale_and_shift": _block_of_copies},
+        layer_tag_to_block_ctor={
+            "scale_and_shift": _block_of_copies,
+            "repeated_dense": _block_of_layer(),
+        },
         auto_register_kwargs={"graph_patterns": _patterns()},
     )
+
+
+@cache
+def _block_of_layer() -> type:
+    """The block of a dense layer, which divides by its repeats: electrons or pairs with scores.
+
+    A layer without scores has none, like attention over one electron, whose softmax is constant.
+    Its factors are zero, F is λ alone, and its update is zero; kfac-jax would have 0 · ∞.
+    """
+    kfac_jax = load()
+
+    class DenseKroneckerFactored(kfac_jax.RepeatedDenseKroneckerFactored):
+        def state_dependent_scale(self, state: Any) -> Array:
+            repeats = state.average_repeats.value
+            return jnp.where(repeats > 0.0, 1.0 / jnp.where(repeats > 0.0, repeats, 1.0), 1.0)
+
+    return DenseKroneckerFactored
 
 
 def _block_of_copies(tag: Any) -> Any:
