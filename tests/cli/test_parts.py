@@ -114,7 +114,8 @@ def test_an_archived_run_in_float64_is_timed_on_as_many_devices_as_there_are(she
     done = Shell(shell.cwd, {"XLA_FLAGS": f"{flag}=3"}).run("show", "he", "--parts")
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == (
-        "sampler.walkers: 64 walkers cannot be shared evenly by 3 devices; use a multiple of 3\n"
+        "sampler.walkers: 64 walkers cannot be shared evenly by 3 devices; use 2 "
+        "(resources.gpus, or CUDA_VISIBLE_DEVICES), or, in a new run, a multiple of 3 walkers\n"
     )
 
 

@@ -302,7 +302,8 @@ def test_walkers_that_devices_cannot_share_are_refused_with_a_sentence(tmp_path:
     assert outcome is not None
     assert outcome.outcome is Outcome.FAILED
     assert outcome.message == (
-        "sampler.walkers: 65 walkers cannot be shared evenly by 2 devices; use a multiple of 2"
+        "sampler.walkers: 65 walkers cannot be shared evenly by 2 devices; use 1 "
+        "(resources.gpus, or CUDA_VISIBLE_DEVICES), or, in a new run, a multiple of 2 walkers"
     )
     assert "Traceback" not in log
 

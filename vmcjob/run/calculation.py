@@ -114,9 +114,11 @@ def _arrangements(
 def _require_even_shares(n_walkers: int) -> None:
     n_devices = devices.count()
     if n_walkers % n_devices:
+        fewer = max(n for n in range(1, n_devices) if n_walkers % n == 0)
         raise UsageError(
             f"sampler.walkers: {n_walkers} walkers cannot be shared evenly by {n_devices} devices; "
-            f"use a multiple of {n_devices}"
+            f"use {fewer} (resources.gpus, or CUDA_VISIBLE_DEVICES), or, in a new run, "
+            f"a multiple of {n_devices} walkers"
         )
 
 
