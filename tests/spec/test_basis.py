@@ -58,5 +58,14 @@ def test_a_missing_basis_is_told_before_anything_runs() -> None:
     with pytest.raises(SpecError) as raised:
         parse('["K", 0, 0, 0], ["H", 0, 0, 4]', '[pretrain]\nbasis = "cc-pvdz"')
     assert str(raised.value).startswith(
-        "job.toml:5:9: pretrain.basis: cc-pvdz has no functions for K; choose another basis"
+        "job.toml:5:9: pretrain.basis: cc-pvdz has no functions for K; use sto-3g, "
     )
+
+
+def test_an_element_that_nobody_chose_a_basis_for_starts_in_one_that_covers_it() -> None:
+    """Xenon and caesium are beyond cc-pVDZ; 3-21G has them."""
+    assert parse('["Xe", 0, 0, 0]') == parse('["Cs", 0, 0, 0]') == "3-21g"
+    assert parse('["I", 0, 0, 0], ["H", 0, 0, 3]') == "sto-3g"  # as before 3-21g was an answer
+    with pytest.raises(SpecError, match=r"Ba; nor has any other basis; pretrain\.steps = 0 does"):
+        parse('["Ba", 0, 0, 0]')
+    assert parse('["Ba", 0, 0, 0]', "[pretrain]\nsteps = 0") == "cc-pvdz"

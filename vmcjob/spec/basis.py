@@ -26,10 +26,15 @@ def covers(basis: str, charge: int) -> bool:
     return any(first <= charge <= last for first, last in COVERED[basis])
 
 
+def covers_all(basis: str, charges: tuple[int, ...]) -> bool:
+    """Whether a basis set has functions for all of some elements."""
+    return all(covers(basis, charge) for charge in charges)
+
+
 def choose(charges: tuple[int, ...], is_diffuse: bool) -> str:
     """The basis set that "auto" stands for: an augmented one where electrons are far out."""
     wanted = ["aug-cc-pvdz"] if is_diffuse else []
-    for basis in (*wanted, "cc-pvdz", "6-31g*", "sto-3g"):
-        if all(covers(basis, charge) for charge in charges):
+    for basis in (*wanted, "cc-pvdz", "6-31g*", "sto-3g", "3-21g"):
+        if covers_all(basis, charges):
             return basis
-    return "cc-pvdz"  # nothing covers them: the complaint about this one says so
+    return "cc-pvdz"  # no basis covers these elements, and the complaint says so

@@ -25,7 +25,7 @@ from vmcjob.resources import (
     wall_time_s,
 )
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
-from vmcjob.spec.basis import covers
+from vmcjob.spec.basis import COVERED, covers, covers_all
 from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
@@ -188,7 +188,11 @@ class JobSpec:
         ]
         if missing:
             elements = enumerate_words(list(dict.fromkeys(missing)), "and")
-            message = f"{self.pretrain.basis} has no functions for {elements}; choose another basis"
+            others = [basis for basis in COVERED if covers_all(basis, self.system.charges)]
+            advice = "nor has any other basis; pretrain.steps = 0 does without"
+            if others:
+                advice = f"use {enumerate_words(others, 'or')}"
+            message = f"{self.pretrain.basis} has no functions for {elements}; {advice}"
             yield Clash(("pretrain", "system"), message, ("basis",))
         yield from self._active_space_clashes()
         if self.train.start_from and self.pretrain.steps:
