@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import SpecPaths
-from vmcjob.cli.screen import put_table, say
+from vmcjob.cli.screen import put, put_table, say
 from vmcjob.cli.software import lacks
 from vmcjob.cli.text import Cell, Column, count
 from vmcjob.errors import NotFoundError, SpecError, VmcJobError, combine
@@ -29,17 +29,31 @@ def validate(specs: SpecPaths) -> None:
     """Check specs and write nothing; all complaints at once.
 
     Of the largest run of each: its parameters, the least memory that it needs, on all devices
-    together, and about the disk space of its results. A line more says what this machine lacks:
-    memory, or a release of a library that the optimizer runs on.
+    together, and about the disk space of its results. Below, a line for each system: its formula,
+    charge, spin and shortest distance. Warnings name what is hardly meant, and what this machine
+    lacks: memory, or a release of a library that the optimizer runs on.
     """
     from vmcjob.scheduler import why_too_large
+    from vmcjob.spec import describe_systems
 
     plans = read_plans(specs)
     put_table(COLUMNS, [_cells(plan) for plan in plans])
     for plan in plans:
+        for line in describe_systems(task.spec.system for task in plan.tasks):
+            put(f"{plan.source}: {line}")
+    for plan in plans:
+        say_doubts(plan)
         for words in (why_too_large(plan), lacks(plan)):
             if words:
                 say(words)
+
+
+def say_doubts(plan: "Plan") -> None:
+    """Warn of systems that can be computed and are hardly meant."""
+    from vmcjob.spec import doubts_about
+
+    for words in doubts_about(task.spec.system for task in plan.tasks):
+        say(f"{plan.source}: warning: {words}")
 
 
 def _cells(plan: "Plan") -> list[Cell]:

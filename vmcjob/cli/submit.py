@@ -10,7 +10,7 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.longer import Extension
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
-from vmcjob.cli.specs import read_plans
+from vmcjob.cli.specs import read_plans, say_doubts
 from vmcjob.cli.submission import CommandOptions, submit_plans
 from vmcjob.errors import UsageError
 
@@ -55,6 +55,8 @@ def submit(specs: SpecPaths, options: CommandOptions, after: After = None) -> No
     interrupted continues.
     """
     root, plans = resolve_site(options.site, options.runs).runs, read_plans(specs)
+    for plan in plans:
+        say_doubts(plan)
     if after:
         chosen = select_runs(after, options.site, options.runs)
         plans = [_plan_after(plan, root, chosen) for plan in plans]

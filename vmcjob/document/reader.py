@@ -141,7 +141,9 @@ class Reader:
             if self.is_full:
                 break
             is_table = isinstance(values[name], dict)
-            words = about_unknown_key(name, is_table, path, table, self.roots)
+            words = _translate(table, name, values[name]) or about_unknown_key(
+                name, is_table, path, table, self.roots
+            )
             self.complain((*path, name), words, at_key=True)
         for name, key in keys.items():
             if key.is_required and name not in values:
@@ -161,3 +163,9 @@ class Reader:
             inside = clash.inside if named == clash.keys[0] else ()
             self.complain((*path, named, *inside), clash.message)
         return bool(clashes)
+
+
+def _translate(table: type, name: str, value: Any) -> str | None:
+    """What a table itself says to a key of another program, by its method `translate`."""
+    translate = getattr(table, "translate", None)
+    return None if translate is None else translate(name, value)

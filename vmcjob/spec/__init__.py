@@ -4,6 +4,7 @@ from vmcjob.document import write
 from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
 from vmcjob.spec.budget import Budget
 from vmcjob.spec.evaluate import MAX_STEPS
+from vmcjob.spec.formula import composition, describe_systems
 from vmcjob.spec.model import (
     Container,
     Evaluate,
@@ -15,6 +16,7 @@ from vmcjob.spec.model import (
     Train,
 )
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
+from vmcjob.spec.plausible import doubts_about
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
 from vmcjob.spec.size import Size, format_bytes, measure
@@ -57,6 +59,9 @@ __all__ = [
     "Train",
     "Variations",
     "beside_science",
+    "composition",
+    "describe_systems",
+    "doubts_about",
     "dump_spec",
     "format_bytes",
     "load_resolved",

@@ -86,7 +86,8 @@ def format_bytes(n_bytes: float) -> str:
     if n_bytes < 1024:
         return f"{n_bytes:.0f} B"
     power = min(int(math.log(n_bytes, 1024)), 8)
-    return f"{n_bytes / 1024**power:.3g} {' KMGTPEZY'[power]}iB"
+    amount = n_bytes / 1024**power
+    return f"{amount:.{3 if amount < 999.5 else 4}g} {' KMGTPEZY'[power]}iB"
 
 
 def _has_scores(optimizer: Optimizer) -> bool:

@@ -1,6 +1,7 @@
 """A molecule as data: the nuclei and electrons of `[system]`."""
 
 import math
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import InitVar, dataclass, replace
 from itertools import product
@@ -56,6 +57,12 @@ class Atom:
 
 def _read_symbol(value: Any, path: KeyPath, reader: Reader) -> Any:
     """The symbol of an element; an isotope's is told whose it is, not what looks like it."""
+    if isinstance(value, str) and _GHOST.fullmatch(value):
+        words = (
+            f'"{value}" is a ghost atom, basis functions without a nucleus; there are none here: '
+            "leave it out"
+        )
+        return reader.complain(path, words)
     isotope = ISOTOPES.get(value) if isinstance(value, str) else None
     if isotope is None:
         return reader.value(_ELEMENT, value, path)
@@ -64,6 +71,8 @@ def _read_symbol(value: Any, path: KeyPath, reader: Reader) -> Any:
 
 
 _AROUND = tuple(product((-1, 0, 1), repeat=3))
+_GHOST = re.compile(r"@\w+|(X|Xx|Q|Bq|Gh|gh|ghost|Ghost|GHOST)([-:_(\d].*)?")
+"""How other programs write atoms that have basis functions and no nucleus."""
 _EXAMPLE = '["H", 0.0, 0.0, 1.4]'
 _ELEMENT = Kind(str, (one_of(SYMBOLS, "the symbol of an element"),))
 COORDINATE = Kind(float, (Rule('{} or an expression like "{R/2}"', math.isfinite),))
@@ -94,6 +103,15 @@ class System:
             object.__setattr__(self, "atoms", tuple(_in_bohr(atom) for atom in self.atoms))
         if self.spin == LOWEST_SPIN:
             object.__setattr__(self, "spin", self.n_electrons % 2)
+
+    @staticmethod  # `Any`, because a user may have written anything
+    def translate(name: str, value: Any) -> str | None:
+        """What to tell somebody who gave the multiplicity; None for any other key."""
+        if name not in ("multiplicity", "mult"):
+            return None
+        is_known = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        example = f"spin = {value - 1}" if is_known else "spin = 2 for a triplet"
+        return f"unknown key; write the number of unpaired electrons, 2S: {example}"
 
     @property
     def charges(self) -> tuple[int, ...]:
