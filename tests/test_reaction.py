@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vmcjob.reaction import Measured, ReactionError, parse
+from vmcjob.reaction import Measured, ReactionError, imbalance, parse
 
 KNOWN = {
     "h": Measured(-0.5, 3e-5),
@@ -53,3 +53,28 @@ def test_a_name_without_an_energy_is_told() -> None:
         ReactionError, match=r"no energy of li; there are: h, h2, h2 R=1\.4, he-ion"
     ):
         parse("li - h").energy(KNOWN)
+
+
+COMPOSITIONS = {
+    "h": {"H": 1, "electrons": 1},
+    "h2": {"H": 2, "electrons": 2},
+    "het": {"He": 1, "electrons": 2},
+    "he-ion": {"He": 1, "electrons": 1},
+    "heh-ion": {"H": 1, "He": 1, "electrons": 2},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "uneven"),
+    [
+        ("2*h - h2", ""),
+        ("h - 0.5*h2", ""),
+        ("h + he-ion - heh-ion", ""),
+        ("h2 - 2*het", "2 H against 0, 2 electrons against 4, 0 He against 2"),
+        ("he-ion - het", "1 electrons against 2"),
+        ("h2", "2 H against 0, 2 electrons against 0"),
+    ],
+)
+def test_a_sum_balances_where_nuclei_and_electrons_do(text: str, uneven: str) -> None:
+    """Counting electrons alone lets H2 turn into helium; nuclei alone, an ion into an atom."""
+    assert imbalance(parse(text), COMPOSITIONS) == uneven

@@ -10,6 +10,8 @@ _SIGN = re.compile(r"\s+([+-])\s+")  # names have hyphens too, but no spaces aro
 _NAME = r"[A-Za-z0-9][\w.-]*(?:\s+[A-Za-z(]\S*)*"  # of a row: with coordinates, or keys in brackets
 _TERM = re.compile(rf"(?:(?P<factor>\d+(?:\.\d*)?|\.\d+)\s*\*\s*)?(?P<name>{_NAME})")
 EXAMPLE: Final = '"2*h - h2"'
+TOLERANCE: Final = 1e-6
+"""Of numbers of nuclei, for factors like 0.3333333."""
 
 
 class ReactionError(ValueError):
@@ -37,6 +39,25 @@ class Reaction(NamedTuple):
             raise ReactionError(f"there is no energy of {', '.join(unknown)}; there are: {have}")
         energy = math.fsum(factor * known[name].energy for name, factor in self.factors.items())
         return Measured(energy, math.hypot(*(f * known[n].error for n, f in self.factors.items())))
+
+
+def imbalance(reaction: Reaction, compositions: Mapping[str, Mapping[str, int]]) -> str:
+    """What a sum does not conserve: nuclei of each element and electrons; "" where it balances.
+
+    Args:
+        reaction: the sum; terms with a plus are on one side, those with a minus on the other.
+        compositions: of each name, how many of each kind it has.
+    """
+    sides: dict[str, list[float]] = defaultdict(lambda: [0.0, 0.0])
+    for name, factor in reaction.factors.items():
+        for kind, number in compositions[name].items():
+            sides[kind][factor < 0.0] += abs(factor) * number
+    uneven = [
+        f"{plus:g} {kind} against {minus:g}"
+        for kind, (plus, minus) in sides.items()
+        if not math.isclose(plus, minus, rel_tol=TOLERANCE, abs_tol=TOLERANCE)
+    ]
+    return ", ".join(uneven)
 
 
 def parse(text: str) -> Reaction:

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 from tests.cli.shell import Shell, finish
 from tests.runs import make_record
 from tests.test_curve import DISTANCE, ENERGY
-from vmcjob.cli.plot import plot
-from vmcjob.errors import UsageError
+from vmcjob.cli.app import app
 from vmcjob.rundir import RunDir
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.spec.sampler import Sampler
@@ -150,6 +150,7 @@ def test_a_curve_without_a_minimum_is_drawn_and_says_why(curve: Shell) -> None:
         (["--curve", "--compare"], 2, "choose one"),
         (["h2", "--fragments", "2*h"], 2, "--fragments is for --curve"),
         (["h2", "--curve", "--fragments", "2*li"], 2, "there is no energy of li"),
+        (["h2", "--curve", "--fragments", "h"], 2, "1 H against 2, 1 electrons against 2"),
         (["h2", "--curve", "--fragments", "2*"], 2, "expected a sum like"),
         (["--curve"], 2, "a curve is one sweep over one key"),
         (["h2", "-o", "all.png"], 2, "one file for 11 runs"),
@@ -187,7 +188,9 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_part_of_a_picture(
     monkeypatch.setattr(os, "fsync", fail)
     path = tmp_path / f"h.{kind}"
     path.write_text("of before")
-    with pytest.raises(UsageError) as refusal:
-        plot(["h-0000000000"], runs=finished, output=path)
-    assert str(refusal.value) == f"{path}: cannot be written: No space left on device"
+    done = CliRunner().invoke(app, ["plot", "h-0", "--runs", str(finished), "-o", str(path)])
+    assert (done.exit_code, done.stderr) == (
+        2,
+        f"{path}: cannot be written: No space left on device\n",
+    )
     assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "of before")]

@@ -235,12 +235,12 @@ def test_without_runs_there_is_an_empty_table(shell):
 def test_energies_add_up_with_their_errors(results: Shell) -> None:
     """Half of a row less the row is minus half of it: a name counts once, whatever its factors."""
     name = "0.5*h2 R=1.4 - h2 R=1.4"
-    document = json.loads(results.run("aggregate", "--json", "--diff", name).stdout)
+    document = json.loads(results.run("aggregate", "--json", "--unbalanced", "--diff", name).stdout)
     (row,), (found,) = document["rows"], document["differences"]
     assert found["sum"] == name
     assert found["energy"] == pytest.approx(-0.5 * row["energy"])
     assert found["error"] == pytest.approx(0.5 * row["error"])
-    lines = results.run("aggregate", "--diff", name).stdout.splitlines()
+    lines = results.run("aggregate", "--unbalanced", "--diff", name).stdout.splitlines()
     assert lines[2] == ""
     assert lines[3].split() == ["sum", "energy", "verdict"]
     assert lines[4].startswith(f"{name}  0.58")
@@ -250,10 +250,21 @@ def test_energies_add_up_with_their_errors(results: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [("2*", "expected a sum like"), ("li", "no energy of li")]
+    ("text", "words"),
+    [
+        ("2*", "expected a sum like"),
+        ("li", "no energy of li"),
+        (
+            "2*h2 R=1.4",
+            "'2*h2 R=1.4' does not balance: 4 H against 0, 4 electrons against 0; "
+            "--unbalanced adds it up all the same",
+        ),
+    ],
 )
 def test_a_sum_that_cannot_be_made_is_refused(results: Shell, text: str, words: str) -> None:
     """With what is wrong with it."""
+    for run in list_runs(results.runs):
+        run.write_spec_text(dump_spec(parse_spec(WITH_REFERENCE, "h2.toml").points[0].spec))
     done = results.run("aggregate", "--diff", text)
     assert done.returncode == 2
     assert done.stderr.startswith("--diff: ")

@@ -6,7 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmcjob.cli.energies import Energies, add_up, make_energies, read_reactions
+from vmcjob.cli.energies import (
+    Energies,
+    add_up,
+    make_energies,
+    read_reactions,
+    require_balance,
+    spec_of,
+)
 from vmcjob.cli.outfile import write_output
 from vmcjob.cli.screen import put
 from vmcjob.cli.text import align_facts, format_energy
@@ -27,15 +34,17 @@ MAX_NAMED = 5  # rows in a sentence
 def plot_curve(
     chosen: "Sequence[RunDir]",
     path: Path,
-    fragments: str | None,
-    fragment_runs: "Sequence[RunDir]",
+    fragments: "Fragments | None",
 ) -> None:
     """Draw the curve of a sweep, or several side by side, and print what the minima say."""
     from vmcjob.plot import draw_curve, draw_curves, render
 
     energies = make_energies(chosen)
-    curves = {name: _read(rows, energies) for name, rows in _sweeps(energies).items()}
-    limit = None if fragments is None else _limit(fragments, fragment_runs)
+    sweeps = _sweeps(energies)
+    curves = {name: _read(rows, energies) for name, rows in sweeps.items()}
+    limit = None
+    if fragments is not None:
+        limit = _limit(fragments, [rows[0] for rows in sweeps.values()], energies)
     coordinates = {curve.coordinate: curve.points for curve in curves.values()}
     if len(coordinates) > 1:
         raise UsageError(f"{' and '.join(coordinates)} are no one axis; draw them apart")
@@ -72,7 +81,7 @@ class Curve:
 
 def _read(rows: "list[Row]", energies: Energies) -> Curve:
     """The points of one sweep, in their order."""
-    specs = [_spec_of(row, energies) for row in rows]
+    specs = [spec_of(row, energies) for row in rows]
     at, coordinate = _places(rows, specs, next(iter(rows[0].point)))
     points = _points(rows, at)
     system = specs[0].system
@@ -95,13 +104,6 @@ def _sweeps(energies: Energies) -> "dict[str, list[Row]]":
         )
         raise UsageError(f"a curve is one sweep over one key, not {some}; name the runs of one")
     return {name: [row for row in rows if row.name.partition(" ")[0] == name] for name in names}
-
-
-def _spec_of(row: "Row", energies: Energies) -> "JobSpec":
-    from vmcjob.spec import load_resolved
-
-    run = energies.runs[row.run_ids[0]].run
-    return load_resolved(run.read_spec_text(), str(run.spec_path))
 
 
 def _places(rows: "Sequence[Row]", specs: "Sequence[JobSpec]", key: str) -> tuple[list[float], str]:
@@ -137,15 +139,32 @@ def _fit(points: "Sequence[CurvePoint]") -> "tuple[Fit | None, str]":
         return None, str(error)
 
 
-def _limit(fragments: str, runs: "Sequence[RunDir]") -> "Value":
-    """The energy of what a molecule breaks into."""
+@dataclass(frozen=True)
+class Fragments:
+    """The sum of what a molecule breaks into, and the runs among which its rows are."""
+
+    text: str
+    runs: "Sequence[RunDir]"
+    unbalanced: bool  # whether the sum may have other nuclei or electrons than the molecule
+
+
+def _limit(fragments: Fragments, molecules: "Sequence[Row]", energies: Energies) -> "Value":
+    """The energy of the fragments; UsageError where they are not those of each molecule."""
     from vmcjob.curve import Value
 
-    (reaction,) = read_reactions("--fragments", [fragments])
+    option = "--fragments"
+    (reaction,) = read_reactions(option, [fragments.text])
     names = {name.split()[0] for name in reaction.factors}
-    named = [run for run in runs if _name_of(run) in names]
-    table = make_energies(named or runs).table  # all of them, to say which there are
-    (found,) = add_up("--fragments", [reaction], table)
+    named = [run for run in fragments.runs if _name_of(run) in names]
+    parts = make_energies(named or fragments.runs)  # all of them, to say which there are
+    (found,) = add_up(option, [reaction], parts, unbalanced=True)
+    rows = {row.name: row for row in parts.table.rows if row.name in reaction.factors}
+    both = parts._replace(runs=energies.runs | parts.runs)
+    for molecule in () if fragments.unbalanced else molecules:
+        factors = dict(reaction.factors)
+        factors[molecule.name] = factors.get(molecule.name, 0.0) - 1.0
+        whole = reaction._replace(text=f"{reaction.text} - {molecule.name}", factors=factors)
+        require_balance(option, whole, rows | {molecule.name: molecule}, both)
     return Value(found["energy"], found["error"])
 
 

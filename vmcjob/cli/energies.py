@@ -1,7 +1,9 @@
 """The table of energies of some runs, as `aggregate` shows it and others use it."""
 
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple, TypedDict
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, NamedTuple, TypedDict
+
+import typer
 
 from vmcjob.cli.progress import Progress
 from vmcjob.errors import UsageError, VmcJobError
@@ -10,8 +12,17 @@ if TYPE_CHECKING:
     from vmcjob.evaluation import Evaluated, RunResult, UnusableError
     from vmcjob.reaction import Reaction
     from vmcjob.rundir import RunDir
+    from vmcjob.spec import JobSpec
     from vmcjob.status import Row
+    from vmcjob.table import Row as TableRow
     from vmcjob.table import Table
+
+Unbalanced = Annotated[
+    bool,
+    typer.Option(
+        "--unbalanced", help="Add up even what has other nuclei or electrons on its two sides."
+    ),
+]
 
 
 class Energies(NamedTuple):
@@ -68,23 +79,64 @@ def read_reactions(option: str, sums: Sequence[str]) -> "list[Reaction]":
         raise UsageError(f"{option}: {error}") from None
 
 
-def add_up(option: str, reactions: "Sequence[Reaction]", table: "Table") -> list[Difference]:
-    """The sums, of the rows of a table; UsageError for a name that has no row."""
+def add_up(
+    option: str, reactions: "Sequence[Reaction]", energies: Energies, *, unbalanced: bool = False
+) -> list[Difference]:
+    """The sums, of the rows of a table.
+
+    Raises UsageError for a name that has no row, and, unless `unbalanced`, for a sum that does not
+    have the same nuclei and electrons on both sides.
+    """
     from vmcjob.reaction import Measured, ReactionError
     from vmcjob.table import VERDICTS
 
-    known = {row.name: Measured(row.energy, row.error) for row in table.rows}
-    verdicts = {row.name: row.verdict for row in table.rows}
+    rows = {row.name: row for row in energies.table.rows}
+    known = {name: Measured(row.energy, row.error) for name, row in rows.items()}
     try:
         found = [(reaction, reaction.energy(known)) for reaction in reactions]
     except ReactionError as error:
         raise UsageError(f"{option}: {error}") from None
+    for reaction in () if unbalanced else reactions:
+        require_balance(option, reaction, {name: rows[name] for name in reaction.factors}, energies)
     return [
         Difference(
             sum=reaction.text,
             energy=sum_.energy,
             error=sum_.error,
-            verdict=max((verdicts[name] for name in reaction.factors), key=VERDICTS.index),
+            verdict=max((rows[name].verdict for name in reaction.factors), key=VERDICTS.index),
         )
         for reaction, sum_ in found
     ]
+
+
+def require_balance(
+    option: str, reaction: "Reaction", rows: "Mapping[str, TableRow]", energies: Energies
+) -> None:
+    """UsageError unless both sides of a sum have the same nuclei and electrons.
+
+    Args:
+        option: the option that asks for the sum.
+        reaction: the sum.
+        rows: the row of each of its names.
+        energies: the table that the rows are from.
+    """
+    from vmcjob.reaction import imbalance
+    from vmcjob.spec import composition
+
+    advice = "--unbalanced adds it up all the same"
+    try:
+        compositions = {
+            name: composition(spec_of(row, energies).system) for name, row in rows.items()
+        }
+    except VmcJobError as error:
+        raise UsageError(f"{option}: {error}; {advice}") from None
+    if uneven := imbalance(reaction, compositions):
+        raise UsageError(f"{option}: '{reaction.text}' does not balance: {uneven}; {advice}")
+
+
+def spec_of(row: "TableRow", energies: Energies) -> "JobSpec":
+    """The spec of the first run of a row."""
+    from vmcjob.spec import load_resolved
+
+    run = energies.runs[row.run_ids[0]].run
+    return load_resolved(run.read_spec_text(), str(run.spec_path))

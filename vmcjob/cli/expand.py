@@ -39,7 +39,7 @@ def _flatten(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
         hint = hints[item.name]
         if isinstance(flag := item.metadata.get("flag"), Flag):
             hint = _option(item, hint, flag)
-        default = item.default if isinstance(item.default, bool) else None
+        default = item.default if isinstance(item.default, bool | str) else None
         kind = inspect.Parameter.KEYWORD_ONLY
         yield from _flatten(inspect.Parameter(item.name, kind, default=default, annotation=hint))
 

@@ -1,14 +1,16 @@
 """Pictures of runs and of curves: plot."""
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.curve import plot_curve
+from vmcjob.cli.curve import Fragments, plot_curve
+from vmcjob.cli.energies import Unbalanced
+from vmcjob.cli.expand import expand_options
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.outfile import write_output
 from vmcjob.cli.text import count, format_point
@@ -24,48 +26,60 @@ MAX_COMPARED = 80
 Format = Literal["png", "svg", "pdf"]
 
 
-@app.command(cls=Command)
-def plot(
-    selectors: AnySelectors = None,
-    site: SiteProfile = None,
-    runs: RunsRoot = None,
+@dataclass(frozen=True)
+class PictureOptions:
+    """What the pictures show, and where they go."""
+
     output: Annotated[
         Path | None,
         typer.Option(
             "--output", "-o", metavar="FILE", help="Of one picture; else a folder. Default: here."
         ),
-    ] = None,
+    ] = None
     image_format: Annotated[
         Format, typer.Option("--format", help="Where no file says it by its name.")
-    ] = "png",
-    compare: Annotated[bool, typer.Option("--compare", help="All runs in one picture.")] = False,
-    curve: Annotated[
-        bool,
-        typer.Option("--curve", help="Energies along sweeps, with minima."),
-    ] = False,
+    ] = "png"
+    compare: Annotated[bool, typer.Option("--compare", help="All runs in one picture.")] = False
+    curve: Annotated[bool, typer.Option("--curve", help="Energies along sweeps, with minima.")] = (
+        False
+    )
     fragments: Annotated[
         str | None,
         typer.Option(
             "--fragments", metavar="SUM", help="With --curve: what it breaks into, like 2*h."
         ),
-    ] = None,
+    ] = None
+    unbalanced: Unbalanced = False
+
+
+@app.command(cls=Command)
+@expand_options
+def plot(
+    options: PictureOptions,
+    selectors: AnySelectors = None,
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
 ) -> None:
     """Draw how runs converged, or the curve of a sweep.
 
     A picture for each run: its training, and how sure the energy of its evaluation is; another
     one of what it has measured beside. Ends with exit code 3 when a run could not be drawn.
     """
-    if compare and curve:
+    if options.compare and options.curve:
         raise UsageError("--compare and --curve are two pictures; choose one")
-    if fragments is not None and not curve:
+    if options.fragments is not None and not options.curve:
         raise UsageError("--fragments is for --curve")
     chosen = select_runs(selectors, site, runs)
     if not chosen:
         raise NotFoundError("there is nothing to draw")
-    if curve:
-        fragment_runs = select_runs(None, site, runs) if fragments else []
-        plot_curve(chosen, _target(output, "curve", image_format, chosen), fragments, fragment_runs)
-    elif compare:
+    output, image_format = options.output, options.image_format
+    if options.curve:
+        fragments = None
+        if options.fragments is not None:
+            others = select_runs(None, site, runs)
+            fragments = Fragments(options.fragments, others, options.unbalanced)
+        plot_curve(chosen, _target(output, "curve", image_format, chosen), fragments)
+    elif options.compare:
         _plot_comparison(chosen, _target(output, "comparison", image_format, chosen))
     else:
         _plot_each(chosen, output, image_format)

@@ -10,7 +10,13 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import TableColumn, make_table
-from vmcjob.cli.energies import Difference, add_up, make_energies, read_reactions
+from vmcjob.cli.energies import (
+    Difference,
+    Unbalanced,
+    add_up,
+    make_energies,
+    read_reactions,
+)
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
 from vmcjob.cli.observables import read_observations, show_observations
@@ -154,6 +160,7 @@ class TableOptions:
     explained: Explained = None
     processes: Processes = None
     one_slope: OneSlope = False
+    unbalanced: Unbalanced = False
 
 
 @app.command(cls=Command)
@@ -183,7 +190,7 @@ def aggregate(
     if options.explained is not None:
         _explain(explain_row(select_run(options.explained, site, runs), energies), as_json)
         return
-    differences = add_up("--diff", reactions, table)
+    differences = add_up("--diff", reactions, energies, unbalanced=options.unbalanced)
     measured = read_observations(table, found) if with_observables else []
     if as_json:
         found_more = [one.to_json() for one in measured]
