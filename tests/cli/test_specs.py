@@ -58,12 +58,22 @@ def test_a_start_that_is_not_there_is_not_found(shell):
 
 def test_a_valid_spec_is_called_valid(shell):
     done = shell.run("validate", "h.toml")
-    title, line = done.stdout.splitlines()
+    title, line, system = done.stdout.splitlines()
+    assert system == ("h.toml: H, charge 0, multiplicity 2 (doublet), electrons: 1 up, 0 down")
     assert title.split() == ["spec", "verdict", "plan", "parameters", "memory", "store"]
     assert line.split() == [
         *("h.toml", "valid", "2", "runs", "2934", "6.75", "MiB", "360", "KiB"),
     ]
     assert done.stderr == ""
+
+
+def test_a_doubtful_system_is_warned_of_and_computed_all_the_same(shell):
+    """Before a job waits for days in a queue, and in a dry run."""
+    (shell.cwd / "n.toml").write_text('name = "n"\nsystem.atoms = [["N", 0, 0, 0]]\n')
+    for command in (("validate",), ("submit", "-n")):
+        done = shell.run(*command, "n.toml")
+        assert done.returncode == 0
+        assert "n.toml: warning: N is a doublet here, and its ground state" in done.stderr
 
 
 def test_a_job_that_this_machine_cannot_hold_is_valid_elsewhere_and_not_started_here(shell):
