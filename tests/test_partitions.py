@@ -80,7 +80,9 @@ def test_where_no_cluster_answers_there_is_a_way_to_stay_here(cluster, tmp_path)
     """Its programs may be installed on a workstation."""
     words = "Unable to contact slurm controller (connect failure)"
     cluster.make("scontrol", code=1, error=f"slurm_load_partitions error: {words}\n")
-    with pytest.raises(SchedulerError, match="with --local, runs stay on this machine") as refusal:
+    with pytest.raises(
+        SchedulerError, match="no cluster answers; with --local, runs stay here"
+    ) as refusal:
         submit(tmp_path)
     assert words in str(refusal.value)
     assert cluster.calls("sbatch") == []

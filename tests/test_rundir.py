@@ -399,6 +399,7 @@ def test_runs_are_listed_oldest_first_and_only_runs(root):
         ("h2", ["h2-bbbb000000", "h2-bbcc000000"]),
         ("h*", ["he-aaaa000000", "h2-bbbb000000", "h2-bbcc000000"]),
         ("h2-bb[c]*", ["h2-bbcc000000"]),
+        ("h2 R=1.4", ["h2-bbbb000000", "h2-bbcc000000"]),  # a row of a table, its seeds
     ],
 )
 def test_a_selector_is_an_id_a_beginning_a_name_or_a_glob(root, selector, expected):

@@ -13,11 +13,13 @@ import pytest
 import xarray
 
 import vmcjob
+from tests.runs import make_run
 from tests.test_golden import CANCELLED, FINISHED, unpack
 from tests.test_readme import README
 from vmcjob import frames
 from vmcjob.columns import Axis, Column
 from vmcjob.errors import NotFoundError, UsageError
+from vmcjob.store import Layout, RunStore
 from vmcjob.store.archive import pack, remove_directory
 from vmcjob.table import make_table
 from vmcjob.vmc.ansatz import make_psi
@@ -117,6 +119,22 @@ def test_runs_are_opened_by_a_glob(runs: Path) -> None:
     assert {run.run_id for run in found} == {FINISHED, CANCELLED}
     with pytest.raises(NotFoundError, match="matches no run"):
         vmcjob.open_runs(runs / "nothing*")
+
+
+def test_runs_are_opened_by_name_and_listed_along_their_sweep(tmp_path: Path) -> None:
+    """Run ids end in hashes: sorted by them, R = 2.0 comes before R = 1.4, and 10.0 before 9.0."""
+    for mark, seed, distance in (("0", 0, 10.0), ("1", 1, 9.0), ("2", 0, 9.0), ("3", 0, "far")):
+        run_id = f"h2-{mark * 10}"
+        run = make_run(tmp_path, run_id, seed=seed, point={"R": distance})
+        layout = Layout(n_train=1, n_evaluate=1, n_walkers=2, n_electrons=2, n_snapshots=0)
+        RunStore.create(run.store_path, run_id=run_id, spec_text="", provenance={}, layout=layout)
+    found = [run.run_id[-1] for run in vmcjob.open_runs(tmp_path / "*")]
+    assert found == ["2", "1", "0", "3"]
+    assert vmcjob.open_run("h2 R=10.0", runs=tmp_path).run_id == "h2-0000000000"
+    with pytest.raises(UsageError, match=r"'h2 R=9\.0' names 2 runs: h2-1111111111, h2-2222222222"):
+        vmcjob.open_run("h2 R=9.0", runs=tmp_path)
+    with pytest.raises(NotFoundError, match="no run matches 'h3'"):
+        vmcjob.open_run("h3", runs=tmp_path)
 
 
 def test_a_table_becomes_a_frame_and_a_dataset(runs: Path) -> None:

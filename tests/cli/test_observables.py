@@ -90,7 +90,8 @@ def test_a_run_that_has_measured_has_two_pictures(measured: Shell) -> None:
     assert "wrote h2.svg\nwrote h2-observables.svg\n" in done.stderr
     drawn = (measured.cwd / "h2-observables.svg").read_text()
     assert "electrons by z" in drawn
-    assert "v_nn = 0.000000(0) hartree" in drawn
+    assert "repulsion of nuclei = 0.000000(0) hartree" in drawn
+    assert "v_nn" not in drawn
 
 
 @pytest.mark.slow

@@ -73,14 +73,21 @@ def drawn(shell: Shell) -> list[str]:
 
 @pytest.mark.slow
 def test_each_run_has_a_picture_named_after_it(curve: Shell) -> None:
-    """In the working directory, as a PNG, unless one says otherwise."""
+    """In a folder of its own if there are several, as a PNG, unless one says otherwise."""
     done = curve.run("plot", "h-0000000000", "h2-0000000003")
     assert done.returncode == 0, done.stderr
-    assert drawn(curve) == ["h-0000000000.png", "h2-0000000003.png"]
-    assert "wrote h2-0000000003.png" in done.stderr
-    done = curve.run("plot", "h-0000000000", "-o", "deep/down/h.svg")
+    assert drawn(curve) == []  # a sweep would fill the directory
+    assert {path.name for path in (curve.cwd / "plots").iterdir()} == {
+        "h-0000000000.png",
+        "h2-0000000003.png",
+    }
+    assert "wrote plots/h2-0000000003.png" in done.stderr
+    done = curve.run("plot", "h2 R=0.8", "-o", "deep/down/h.svg")
     assert done.returncode == 0, done.stderr
-    assert "evaluation step" in (curve.cwd / "deep/down/h.svg").read_text()
+    picture = (curve.cwd / "deep/down/h.svg").read_text()
+    assert "evaluation step" in picture
+    assert ">h2 R=0.8 seed 0 (h2-0000000000)<" in picture
+    assert "width (of the distance)" in picture  # the default moves are scaled
     done = curve.run("plot", "h-0000000000", "-o", "folder", "--format", "pdf")
     assert (curve.cwd / "folder/h-0000000000.pdf").read_bytes()[:5] == b"%PDF-"
 
@@ -114,7 +121,7 @@ def test_a_run_that_cannot_be_drawn_does_not_keep_the_others(curve: Shell) -> No
     shutil.rmtree(curve.runs / "h2-0000000001" / "run.zarr")
     done = curve.run("plot", "h2-0000000000", "h2-0000000001")
     assert done.returncode == 3
-    assert drawn(curve) == ["h2-0000000000.png"]
+    assert [path.name for path in (curve.cwd / "plots").iterdir()] == ["h2-0000000000.png"]
     assert "h2-0000000001: has no results yet" in done.stderr
     assert "1 of 2 runs could not be drawn" in done.stderr
 

@@ -3,9 +3,11 @@
 import json
 import os
 import time
+from dataclasses import replace
 
 from tests.cli.shell import busy_slot, finish
 from tests.runs import make_run, sleeping_process
+from vmcjob.cli.status import draw_screen
 from vmcjob.rundir import (
     Heartbeat,
     Outcome,
@@ -15,7 +17,7 @@ from vmcjob.rundir import (
     Submission,
     list_runs,
 )
-from vmcjob.status import State, examine
+from vmcjob.status import State, examine, rows
 
 
 def test_status_json_has_the_promised_shape(shell):
@@ -286,3 +288,21 @@ def test_what_a_job_said_is_kept_apart_from_what_its_worker_said(shell):
     done = shell.run("logs", "--err", "--rank", "2", "h2")
     assert done.returncode == 4
     assert "h2-0000000000: its job has not said anything beside rank 2 yet" in done.stderr
+
+
+def test_a_screen_shows_what_works_before_what_waits(tmp_path, monkeypatch):
+    """Of 29 runs the newest 21 were shown, and the one that was running was the oldest."""
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    running = make_run(tmp_path, "h2-aaaaaaaaaa")
+    waiting = [make_run(tmp_path, f"h2-{number:010}") for number in range(28)]
+    found, _ = rows([running, *waiting])
+    found = [replace(found[0], state=State.RUNNING)] + [
+        replace(row, state=State.QUEUED) for row in found[1:]
+    ]
+    lines = draw_screen(found).splitlines()
+    assert len(lines) <= 23
+    assert lines[1].startswith("h2-aaaaaaaaaa")
+    assert lines[2].startswith("h2-0000000009")
+    assert lines[-2].startswith("h2-0000000027")
+    assert lines[-1] == "and 9 queued"
+    assert draw_screen(found[:5]).splitlines()[-1].startswith("h2-0000000003")

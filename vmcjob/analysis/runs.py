@@ -6,9 +6,9 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from vmcjob.errors import NotFoundError, StoreError
+from vmcjob.errors import NotFoundError, StoreError, UsageError
 from vmcjob.frames import to_labelled, to_tree, to_walkers
-from vmcjob.rundir import RunDir
+from vmcjob.rundir import RunDir, select
 from vmcjob.spec import JobSpec, load_resolved
 from vmcjob.stats import Estimate, estimate
 from vmcjob.store import RunStore
@@ -19,25 +19,50 @@ if TYPE_CHECKING:
     from vmcjob.frames import Dataset, DataTree
 
 
-def open_run(path: str | Path) -> "Run":
-    """Open a run by its directory, whether live, finished or archived; shows the committed state.
+def open_run(path: str | Path, runs: str | Path = "runs") -> "Run":
+    """A run by its directory or name, live, finished or archived; all that is committed by now.
 
-    Raises NotFoundError if there is no run, StoreError if it has no results yet.
+    Args:
+        path: the run directory, or, as on the command line, a run id or its beginning, the name of
+            a spec or of a table's row, like "h2 R=1.4".
+        runs: the root of the run directories, for a name.
+
+    Raises NotFoundError where there is no run, UsageError where a name means several, StoreError
+    where the run has no results yet.
     """
-    run = RunDir.open(Path(path))
+    run = RunDir(Path(path))
+    if not run.exists and isinstance(path, str):
+        found = select(Path(runs), [path])
+        if len(found) > 1:
+            names = ", ".join(one.path.name for one in found)
+            raise UsageError(f"'{path}' names {len(found)} runs: {names}; name one")
+        run = found[0]
+    run = RunDir.open(run.path)
     return Run(run, RunStore.open(run.store_path, run_id=run.read_record().run_id))
 
 
 def open_runs(pattern: str | Path = "runs/*") -> "list[Run]":
-    """Open all runs with results whose directories match a glob, sorted by name.
+    """All runs whose directories match a glob and which have results, as a table has its rows.
 
-    Raises NotFoundError if no run with results matches.
+    In the order of their names, then along the sweep, then by seed. Raises NotFoundError where
+    there is none.
     """
-    found = [Path(name) for name in sorted(glob(str(pattern))) if RunDir(Path(name)).exists]
-    runs = [open_run(path) for path in found if RunDir(path).has_results]
+    found = [RunDir(Path(name)) for name in glob(str(pattern))]
+    chosen = [run for run in found if run.exists and run.has_results]
+    runs = [open_run(run.path) for run in sorted(chosen, key=_position)]
     if not runs:
         raise NotFoundError(f"{pattern}: matches no run that has results")
     return runs
+
+
+def _position(run: RunDir) -> tuple[object, ...]:
+    """Where a run belongs among others: numbers of a sweep in numeric order, before words."""
+    record = run.read_record()
+    point = [
+        (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")
+        for value in record.point.values()
+    ]
+    return record.name, point, record.seed, record.run_id
 
 
 class Run:

@@ -75,8 +75,14 @@ def say_numbers(quantities: "Mapping[str, Quantity]") -> list[str]:
 
     lines = lines_of([Observation("", name, one) for name, one in quantities.items()])
     words = (
-        f"{line.name} = {format_energy(line.estimate.mean, line.estimate.error)}"
+        f"{_in_words(line)} = {format_energy(line.estimate.mean, line.estimate.error)}"
         f" {line.observation.quantity.units}"
         for line in lines
     )
     return [text.removesuffix(" 1") for text in words]
+
+
+def _in_words(line: ObservationLine) -> str:
+    """What was measured, in words, with the place in its array; its name where it has no words."""
+    words = line.observation.quantity.long_name
+    return words + line.name.removeprefix(line.observation.name) if words else line.name

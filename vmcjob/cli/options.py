@@ -14,7 +14,9 @@ if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
     from vmcjob.site import Site
 
-SELECTOR_HELP = "Run id or its beginning, name of a spec, run directory, glob, or @last."
+SELECTOR_HELP = (
+    "Run id or its beginning, name of a spec or of a row, run directory, glob, or @last."
+)
 
 SpecPaths = Annotated[list[Path], typer.Argument(metavar="SPEC...", help="Job specs (TOML).")]
 Selector = Annotated[str, typer.Argument(metavar="RUN", help=SELECTOR_HELP)]

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 MAX_COMPARED = 80
 """Runs in one picture: more lines than anybody tells apart."""
 
+FOLDER = Path("plots")
+"""Where the pictures of several runs go, unless the user says where."""
+
 Format = Literal["png", "svg", "pdf"]
 
 
@@ -33,7 +36,10 @@ class PictureOptions:
     output: Annotated[
         Path | None,
         typer.Option(
-            "--output", "-o", metavar="FILE", help="Of one picture; else a folder. Default: here."
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Of one picture; else a folder. Default: here, of several runs in plots.",
         ),
     ] = None
     image_format: Annotated[
@@ -89,6 +95,8 @@ def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Fo
     """A picture for each run; those that cannot be read are told at the end."""
     if len(chosen) > 1 and output is not None and output.suffix:
         raise UsageError(f"{output}: one file for {len(chosen)} runs; name a folder, or --compare")
+    if len(chosen) > 1 and output is None:
+        output = FOLDER
     targets = [_target(output, run.path.name, image_format, chosen) for run in chosen]
     errors: list[VmcJobError] = []
     for run, path in zip(chosen, targets, strict=True):
@@ -109,7 +117,7 @@ def _plot_one(run: "RunDir", path: Path) -> None:
     write_output(path, render(draw_overview(read_series(run)), path))
     if found := quantities(run.store_path):
         beside = path.with_stem(f"{path.stem}-observables")
-        drawn = draw_observables(run.path.name, found, say_numbers(found))
+        drawn = draw_observables(title_of(run), found, say_numbers(found))
         write_output(beside, render(drawn, beside))
 
 
@@ -153,11 +161,21 @@ def read_series(run: "RunDir") -> "RunSeries":
     run_id = run.path.name
     if not peek.exists(run.store_path):
         raise StoreError(f"{run_id}: has no results yet")
+    series = read(run.store_path, run_id, title_of(run))
     try:
-        reference = load_resolved(run.read_spec_text(), str(run.spec_path)).system.reference
+        spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     except VmcJobError:
-        reference = None  # an unreadable spec does not make the pictures worse
-    return read(run.store_path, run_id, run_id, reference)
+        return series  # an unreadable spec does not make the pictures worse
+    return replace(
+        series,
+        reference=spec.system.reference,
+        is_width_relative=spec.sampler.proposal == "scaled",
+    )
+
+
+def title_of(run: "RunDir") -> str:
+    """The name, place and seed of a run, and its run id."""
+    return f"{_words(run)} ({run.path.name})"
 
 
 def _target(

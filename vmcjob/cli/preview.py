@@ -63,6 +63,8 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
             put(f"# would be submitted: {where}, as the spec above but for {changed}")
     for item in receipt.skipped:
         put(f"# would be skipped: {relative(item.run.path)}, {item.reason}")
+    if receipt.skipped and not receipt.submitted:  # the keys are shown in any case, once
+        put(dump_spec(tasks[receipt.skipped[0].run_id].spec))
     for job in jobs.jobs:
         jobs_of_several = f" in {count(job.n_jobs, 'job')}" if job.runs_per_job > 1 else ""
         put(f"# would be given to sbatch, for {count(len(job.commands), 'run')}{jobs_of_several}:")

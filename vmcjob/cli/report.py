@@ -16,7 +16,7 @@ from vmcjob.cli.explain import explanation_text
 from vmcjob.cli.observables import COLUMNS, lines_of, read_observations, say_numbers
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.outfile import write_output
-from vmcjob.cli.plot import read_series
+from vmcjob.cli.plot import read_series, title_of
 from vmcjob.cli.results import table_columns
 from vmcjob.cli.show import provenance_facts, run_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
@@ -126,7 +126,7 @@ def _pictures(run: "RunDir") -> "Iterator[Picture]":
         caption = "Training on the left; evaluation, and how sure its energy is, on the right."
         yield Picture(caption, to_svg(draw_overview(series)))
         if found := quantities(run.store_path):
-            drawn = draw_observables(run.path.name, found, say_numbers(found))
+            drawn = draw_observables(title_of(run), found, say_numbers(found))
             yield Picture("What was measured beside the energy.", to_svg(drawn))
 
 

@@ -24,7 +24,7 @@ from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, sele
 from vmcjob.cli.screen import put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, count, format_energy
-from vmcjob.errors import IncompleteError, UsageError
+from vmcjob.errors import IncompleteError, NotFoundError, UsageError
 from vmcjob.units import PER_HARTREE, EnergyUnit
 
 if TYPE_CHECKING:
@@ -205,6 +205,8 @@ def aggregate(
         say(f"left out: {run_id}  {reason}", "dim")
     if output not in (None, STDOUT):
         write_table(output, table)
+    if not chosen:
+        raise NotFoundError("there is nothing to aggregate")
     if errors or table.excluded or not all(row.converged for row in table.rows):
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
 

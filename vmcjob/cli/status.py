@@ -160,14 +160,26 @@ def _canvas(as_json: bool) -> "Iterator[Callable[[list[Row]], None]]":
     else:
         sys.stdout.write("\x1b[?1049h\x1b[?25l")  # the alternate screen, without a cursor
         try:
-            yield lambda found: put_drawn("\x1b[H\x1b[J" + _cut_to_screen(draw_status(found)))
+            yield lambda found: put_drawn("\x1b[H\x1b[J" + draw_screen(found))
         finally:
             sys.stdout.write("\x1b[?25h\x1b[?1049l")
             sys.stdout.flush()
 
 
-def _cut_to_screen(text: str) -> str:
-    """The titles and the newest runs, as many as there are lines."""
-    lines = text.splitlines()
-    room = max(1, shutil.get_terminal_size().lines - 2)
-    return "\n".join([lines[0], *lines[1:][-room:]])
+def draw_screen(found: "list[Row]") -> str:
+    """The table, cut to the height of the terminal: what works stays, then failures, then news."""
+    room = max(1, shutil.get_terminal_size().lines - 3)  # below the titles, above a last line
+    if len(found) <= room:
+        return draw_status(found)
+    in_order = sorted(range(len(found)), key=lambda at: (_urgency(found[at]), -at))
+    shown = sorted(in_order[: room - 1])
+    left = Counter(found[at].state.lower() for at in in_order[room - 1 :])
+    words = ", ".join(f"{number} {state}" for state, number in left.items())
+    return f"{draw_status([found[at] for at in shown])}\nand {words}"
+
+
+def _urgency(row: "Row") -> int:
+    """What a person wants to see first: 0 for a run that is being worked on."""
+    if row.state in ("RUNNING", "STOPPING"):
+        return 0
+    return 1 if STATE_STYLES.get(row.state) == "red" else 2

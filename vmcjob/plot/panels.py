@@ -152,7 +152,8 @@ def draw_acceptance(axes: Axes, run: RunSeries) -> None:
     other = axes.twinx()
     other.spines["right"].set_visible(True)
     draw_series(other, steps, smoothed(run.train["width"]), **line(1))
-    other.set_ylabel("width (bohr)", color=COLOURS[1])
+    unit = "of the distance" if run.is_width_relative else "bohr"
+    other.set_ylabel(f"width ({unit})", color=COLOURS[1])
     other.set_ylim(0.0, 1.4 * float(np.nanmax(run.train["width"])) or 1.0)
 
 

@@ -11,13 +11,14 @@ from vmcjob.store import RunStore
 
 @dataclass(frozen=True)
 class RunSeries:
-    """The committed series of one run, by column; energies in hartree, widths in bohr."""
+    """The committed series of one run, by column; energies in hartree."""
 
     label: str
     train: Mapping[str, np.ndarray]  # each of shape (step,)
     evaluate: Mapping[str, np.ndarray]
     reference: float | None = None  # hartree
     hartree_fock: float | None = None  # hartree
+    is_width_relative: bool = False  # of a move: to the electron's distance, or in bohr
 
 
 def read(path: Path, run_id: str, label: str, reference: float | None = None) -> RunSeries:

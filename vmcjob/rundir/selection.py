@@ -27,9 +27,9 @@ def list_runs(root: Path) -> list[RunDir]:
 def select(root: Path, selectors: Sequence[str]) -> list[RunDir]:
     """The runs that the selectors name, each once, oldest first; all runs without selectors.
 
-    A selector is a run id, a spec's name, the path of a run directory, `@last` (all runs of the
-    latest submission), a glob over run ids, or the unique beginning of a run id. If some runs
-    continue one another, a name means the longest of these.
+    A selector is a run id, a spec's name, a row's name ("h2 R=1.4"), the path of a run directory,
+    `@last` (all runs of the latest submission), a glob over run ids, or the unique beginning
+    of a run id. If some runs continue one another, a name means the longest of these.
     """
     runs = list_runs(root)
     if not selectors:
@@ -46,7 +46,7 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
         return _last(root, runs)
     if exact := [run for run in runs if selector == run.path.name]:
         return exact
-    if named := [run for run in runs if selector == _name(run)]:
+    if named := [run for run in runs if selector in _names(run)]:
         return _longest(named)
     if RunDir(Path(selector)).exists:
         return [RunDir(Path(selector))]
@@ -108,8 +108,11 @@ def _age_order(run: RunDir) -> tuple[float, str]:
         return 0.0, run.path.name
 
 
-def _name(run: RunDir) -> str | None:
+def _names(run: RunDir) -> tuple[str, ...]:
+    """The name of a run's spec, and with its place in the sweep the name of its row in tables."""
     try:
-        return run.read_record().name
+        record = run.read_record()
     except RunDirError:
-        return None
+        return ()
+    point = (f"{key}={value}" for key, value in record.point.items())
+    return record.name, " ".join((record.name, *point))

@@ -76,7 +76,7 @@ def _partitions() -> list[Partition]:
     try:
         return ask_patiently(list_partitions)
     except SchedulerError as error:
-        raise SchedulerError(f"{error}; with --local, runs stay on this machine") from None
+        raise SchedulerError(f"no cluster answers; with --local, runs stay here: {error}") from None
 
 
 def _test(array: Array) -> SchedulerError | str:
