@@ -1,5 +1,8 @@
 """The keys of a spec, each with its default, what it accepts and what it means: vmcjob keys."""
 
+import shutil
+import sys
+import textwrap
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -7,12 +10,15 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson
-from vmcjob.cli.screen import put_json, put_table
+from vmcjob.cli.screen import is_terminal, put, put_json, put_table
 from vmcjob.cli.text import Cell, Column
 from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
     from vmcjob.document import Key
+
+INDENT = "    "
+MIN_WIDTH = 20
 
 COLUMNS = [
     Column("key"),
@@ -45,7 +51,22 @@ def keys(names: Names = None, as_json: AsJson = False) -> None:
     if as_json:
         put_json([row._asdict() for row in rows])
         return
-    put_table(COLUMNS, [[Cell(text) for text in row] for row in rows])
+    if is_terminal(sys.stdout):
+        put("\n".join(describe_keys(rows, shutil.get_terminal_size().columns)))
+    else:
+        put_table(COLUMNS, [[Cell(text) for text in row] for row in rows])
+
+
+def describe_keys(rows: Sequence[KeyRow], width: int) -> Iterator[str]:
+    """Lines for a terminal: each key with its default, and its meaning in whole below."""
+    for row in rows:
+        is_given = f" = {row.default}" if row.default else ""
+        kind = f"  (kind {row.kind})" if row.kind else ""
+        yield f"{row.key}{is_given}{kind}"
+        words = "; ".join(part for part in (row.meaning, row.expected) if part)
+        yield from textwrap.wrap(
+            words, max(width, MIN_WIDTH), initial_indent=INDENT, subsequent_indent=INDENT
+        )
 
 
 def spec_keys() -> Iterator[KeyRow]:
