@@ -12,9 +12,11 @@ import numpy as np
 from vmcjob.evaluation import Attempts, Evaluated, RunResult, UnusableError, attempt_all
 from vmcjob.extrapolation import pool_extrapolations
 from vmcjob.frames import to_dataframe, to_dataset
+from vmcjob.html import html_table
 from vmcjob.naming import tell_apart
 from vmcjob.provenance import summarize
 from vmcjob.stats import pool
+from vmcjob.units import format_energy
 from vmcjob.verdict import pool_trends
 
 if TYPE_CHECKING:
@@ -81,6 +83,28 @@ class Table:
     rows: tuple[Row, ...]
     excluded: tuple[Exclusion, ...]
     contained: tuple[Exclusion, ...] = ()
+
+    def __repr__(self) -> str:
+        lines = [" ".join(filter(None, cells)) for cells in self._cells()]
+        return "\n".join([f"<table of {len(self.rows)} rows, {self._left_out}>", *lines])
+
+    def _repr_html_(self) -> str:
+        """The table as a notebook shows it: the main columns, and how many runs are left out."""
+        head = ("name", "energy, hartree", "off by mHa", "runs", "verdict", "note")
+        return f"{html_table(head, list(self._cells()))}<p>{self._left_out}</p>"
+
+    @property
+    def _left_out(self) -> str:
+        return f"{len(self.excluded)} runs left out"
+
+    def _cells(self) -> Iterator[tuple[str, ...]]:
+        """The main columns of each row, in words."""
+        for row in self.rows:
+            off = ""
+            if row.reference is not None:
+                off = format_energy(1e3 * (row.energy - row.reference), 1e3 * row.error)
+            energy = format_energy(row.energy, row.error)
+            yield row.name, energy, off, str(row.runs), row.verdict, row.why
 
     def to_json(self) -> dict[str, object]:
         """A JSON object with `schema_version`, and the rest by name; energies in hartree."""

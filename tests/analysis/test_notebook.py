@@ -22,6 +22,7 @@ from vmcjob.errors import NotFoundError, UsageError
 from vmcjob.store import Layout, RunStore
 from vmcjob.store.archive import pack, remove_directory
 from vmcjob.table import make_table
+from vmcjob.units import format_energy
 from vmcjob.vmc.ansatz import make_psi
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 
@@ -148,6 +149,17 @@ def test_a_table_becomes_a_frame_and_a_dataset(runs: Path) -> None:
     assert np.isnan(dataset.reference.values[0])
     assert [one.run_id for one in table.excluded] == [CANCELLED]
     assert make_table([]).to_dataframe().empty
+
+
+def test_a_table_is_shown_as_a_table(runs: Path) -> None:
+    """The main columns with errors in the last digits, not every field of every row."""
+    table = vmcjob.aggregate("spring*", runs=runs)
+    (row,) = table.rows
+    energy = format_energy(row.energy, row.error)
+    assert f'<td data-title="energy, hartree">{energy}</td>' in table._repr_html_()
+    assert "1 runs left out" in table._repr_html_()
+    assert f"spring {energy} 1 {row.verdict}" in repr(table)
+    assert len(repr(table)) < 500
 
 
 def test_what_is_not_installed_is_named_with_its_cure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,7 +3,7 @@
 import dataclasses
 import json
 
-from vmcjob.cli.keys import spec_keys
+from vmcjob.cli.keys import describe_keys, spec_keys
 from vmcjob.spec import JobSpec, Variations, parse_spec
 
 
@@ -59,3 +59,14 @@ def test_a_default_is_what_a_spec_may_say() -> None:
             plain, table
         )
         assert own
+
+
+def test_a_narrow_terminal_shows_every_meaning_in_whole() -> None:
+    """Of 80 columns, long keys and defaults took so many that meanings were cut."""
+    rows = list(spec_keys())
+    lines = list(describe_keys(rows, 80))
+    assert max(len(line) for line in lines if line.startswith(" ")) <= 80
+    text = " ".join(" ".join(lines).split())
+    for row in rows:
+        assert row.key in text
+        assert " ".join(row.meaning.split()) in text

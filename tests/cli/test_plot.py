@@ -108,6 +108,19 @@ def test_a_curve_has_constants_with_errors(curve: Shell) -> None:
 
 
 @pytest.mark.slow
+def test_a_report_has_the_curve_and_the_sums(curve: Shell) -> None:
+    """A sweep with its minimum, and what was asked to be added up."""
+    done = curve.run("report", "h", "h2", "-o", "all.html", "--diff", "2*h - h2 R=1.4")
+    assert done.returncode == 0, done.stderr
+    page = (curve.cwd / "all.html").read_text()
+    assert "<h2>Curve of h2</h2>" in page
+    assert "<dt>minimum</dt><dd>1.40" in page
+    assert '<td data-title="sum">2*h - h2 R=1.4</td><td data-title="energy">0.174' in page
+    done = curve.run("report", "h", "h2", "-o", "all.html", "--diff", "h - h2 R=1.4")
+    assert (done.returncode, "does not balance" in done.stderr) == (2, True)
+
+
+@pytest.mark.slow
 def test_runs_are_compared_in_one_picture(curve: Shell) -> None:
     """Named after what it is."""
     done = curve.run("plot", "h2", "--compare", "--format", "svg")

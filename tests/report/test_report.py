@@ -5,13 +5,14 @@ import shutil
 from html import unescape
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.cli.shell import Shell
 from tests.runs import make_run
 from tests.test_golden import CANCELLED, FINISHED, unpack
-from vmcjob.report import Content, PageTable, Picture, RunFacts, render
+from vmcjob.report import Content, CurveFacts, PageTable, Picture, RunFacts, render
 
 EMPTY = PageTable([], [])
 VOID = {"meta", "br", "img", "link", "input", "hr"}
@@ -59,6 +60,25 @@ def assert_self_contained(text: str) -> Page:
     return page
 
 
+def make_content(**changes: Any) -> Content:
+    """A page with nothing on it but the changes."""
+    nothing = {"energies": EMPTY, "sums": EMPTY, "curves": [], "details": EMPTY}
+    nothing |= {"observables": EMPTY, "title": "", "facts": {}, "notes": []}
+    return Content(**(nothing | {"explanations": {}, "runs": []} | changes))
+
+
+def test_a_verdict_and_its_note_hide_behind_no_scrollbar() -> None:
+    """Tables wrap, and a narrow screen has a line for each cell, with the title of its column."""
+    table = PageTable(["name", "verdict", "note"], [["h2", "suspect", "a long sentence"]])
+    text = render(make_content(energies=table))
+    style, _, body = text.partition("</style>")
+    assert "nowrap" not in style
+    assert "overflow-x" not in style.partition("pre {")[0]
+    assert "max-width: 45rem" in style
+    assert "content: attr(data-title)" in style
+    assert '<td data-title="note">a long sentence</td>' in body
+
+
 @pytest.fixture
 def shell(tmp_path: Path) -> Shell:
     """The helium atoms of an earlier release, one finished and one cancelled."""
@@ -80,7 +100,8 @@ def test_a_page_has_all_that_it_takes_to_judge_its_runs(shell: Shell) -> None:
     page = assert_self_contained(text)
     assert "http" not in re.sub(r"http-equiv", "", text)
     shown = shell.run("aggregate").stdout.splitlines()[1].split()[1]
-    assert f"<td>{shown}</td>" in text
+    assert f'<td data-title="energy">{shown}</td>' in text
+    assert '<td data-title="verdict">' in text.partition("How the numbers came about")[0]
     for words in (
         f"left out: {CANCELLED}: cancelled: 8 of 100 training steps",
         "error from blocking",
@@ -102,7 +123,19 @@ def test_what_runs_say_cannot_become_part_of_the_page() -> None:
     picture = Picture(evil, '<?xml version="1.0"?><svg xmlns="http://www.w3.org/2000/svg"></svg>')
     run = RunFacts("h2-1", {evil: evil}, {evil: evil}, [picture])
     table = PageTable([evil], [[evil]])
-    text = render(Content(evil, {evil: evil}, table, table, [evil], {evil: evil}, [run]))
+    curve = CurveFacts(evil, {evil: evil}, picture)
+    tables = {"energies": table, "sums": table, "details": table, "observables": table}
+    text = render(
+        make_content(
+            **tables,
+            title=evil,
+            facts={evil: evil},
+            notes=[evil],
+            curves=[curve],
+            explanations={evil: evil},
+            runs=[run],
+        )
+    )
     page = assert_self_contained(text)
     assert page.tags >= {"table", "svg", "details"}
     assert "w3.org" not in text
@@ -113,7 +146,7 @@ def test_ids_of_two_pictures_do_not_meet() -> None:
     svg = '<svg><defs><path id="a"/></defs><use xlink:href="#a"/><g clip-path="url(#a)"/></svg>'
     pictures = [Picture("", svg), Picture("", svg)]
     runs = [RunFacts("h2-0", {}, {}, pictures), RunFacts("h2-1", {}, {}, pictures[:1])]
-    text = render(Content("", {}, EMPTY, EMPTY, [], {}, runs))
+    text = render(make_content(runs=runs))
     page = assert_self_contained(text)
     assert page.references == ["#p0-a", "#p1-a", "#p2-a"]
     assert "No run has an energy yet" in text
@@ -121,9 +154,9 @@ def test_ids_of_two_pictures_do_not_meet() -> None:
 
 def test_columns_that_say_nothing_are_left_out() -> None:
     table = PageTable(["name", "off by", "energy"], [["h2", "", "-1.17"], ["he", "", ""]])
-    text = render(Content("", {}, table, EMPTY, [], {}, []))
+    text = render(make_content(energies=table))
     assert re.findall(r"<th>([^<]*)</th>", text) == ["name", "energy"]
-    assert re.findall(r"<td>([^<]*)</td>", text) == ["h2", "-1.17", "he", ""]
+    assert re.findall(r"<td [^>]*>([^<]*)</td>", text) == ["h2", "-1.17", "he", ""]
     assert "Observables" not in text
 
 

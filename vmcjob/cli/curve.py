@@ -1,7 +1,7 @@
 """The curve of a sweep: its points from the table of energies, its constants on the screen."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,6 +20,8 @@ from vmcjob.cli.text import align_facts, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
     from vmcjob.curve import Fit, Value
     from vmcjob.plot import CurvePoint
     from vmcjob.rundir import RunDir
@@ -37,9 +39,35 @@ def plot_curve(
     fragments: "Fragments | None",
 ) -> None:
     """Draw the curve of a sweep, or several side by side, and print what the minima say."""
-    from vmcjob.plot import draw_curve, draw_curves, render
+    from vmcjob.plot import render
 
     energies = make_energies(chosen)
+    drawn = draw_sweeps(energies, fragments)
+    for name, facts in drawn.facts.items():
+        put(align_facts(({"curve": name} if drawn.is_several else {}) | facts))
+    write_output(path, render(drawn.figure, path))
+    problems = [str(error) for error in energies.errors]
+    problems += [f"{row.name}: {row.why}" for row in energies.table.rows if not row.converged]
+    problems += [f"left out: {run_id}  {reason}" for run_id, reason in energies.table.excluded]
+    problems += [f"no minimum: {why}" for why in drawn.missing]
+    if problems:
+        raise IncompleteError("\n".join(problems))
+
+
+@dataclass(frozen=True)
+class DrawnSweeps:
+    """A picture of one curve or several, and the constants of each that has a minimum, by name."""
+
+    figure: "Figure"
+    facts: Mapping[str, Mapping[str, str]]
+    missing: Sequence[str]  # why the other curves have no minimum
+    is_several: bool
+
+
+def draw_sweeps(energies: Energies, fragments: "Fragments | None" = None) -> DrawnSweeps:
+    """The curve of a sweep, or several side by side; UsageError where the rows are no curves."""
+    from vmcjob.plot import draw_curve, draw_curves
+
     sweeps = _sweeps(energies)
     curves = {name: _read(rows, energies) for name, rows in sweeps.items()}
     limit = None
@@ -55,17 +83,13 @@ def plot_curve(
     else:
         drawn = {name: (curve.points, curve.fit) for name, curve in curves.items()}
         figure = draw_curves(drawn, coordinate, limit)
-    for name, curve in curves.items():
-        if curve.fit is not None:
-            heading = {"curve": name} if len(curves) > 1 else {}
-            put(align_facts(heading | _facts(curve.fit, limit, curve.charges)))
-    write_output(path, render(figure, path))
-    problems = [str(error) for error in energies.errors]
-    problems += [f"{row.name}: {row.why}" for row in energies.table.rows if not row.converged]
-    problems += [f"left out: {run_id}  {reason}" for run_id, reason in energies.table.excluded]
-    problems += [f"no minimum: {curve.why}" for curve in curves.values() if curve.fit is None]
-    if problems:
-        raise IncompleteError("\n".join(problems))
+    facts = {
+        name: _facts(curve.fit, limit, curve.charges)
+        for name, curve in curves.items()
+        if curve.fit is not None
+    }
+    missing = [curve.why for curve in curves.values() if curve.fit is None]
+    return DrawnSweeps(figure, facts, missing, len(curves) > 1)
 
 
 @dataclass(frozen=True)

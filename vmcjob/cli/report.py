@@ -3,6 +3,7 @@
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,23 +12,34 @@ import typer
 from vmcjob import __version__
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import make_table
-from vmcjob.cli.energies import Energies, make_energies
+from vmcjob.cli.curve import draw_sweeps
+from vmcjob.cli.energies import (
+    Difference,
+    Energies,
+    Unbalanced,
+    add_up,
+    make_energies,
+    read_reactions,
+)
 from vmcjob.cli.explain import explanation_text
 from vmcjob.cli.observables import COLUMNS, lines_of, read_observations, say_numbers
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.outfile import write_output
 from vmcjob.cli.plot import read_series, title_of
-from vmcjob.cli.results import table_columns
+from vmcjob.cli.results import Sums, sum_columns, table_columns
 from vmcjob.cli.show import provenance_facts, run_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
 from vmcjob.cli.text import Cell, Column, format_time
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
-    from vmcjob.report import Content, PageTable, Picture, RunFacts
+    from vmcjob.report import Content, CurveFacts, PageTable, Picture, RunFacts
     from vmcjob.rundir import RunDir
     from vmcjob.status import Row
 
+MAIN = ("name", "energy", "verdict", "note")
+"""Columns of the first table, which every screen has room for."""
+MIN_POINTS = 2
 MARK = b"<!DOCTYPE html>"
 
 
@@ -39,11 +51,14 @@ def report(
     selectors: AnySelectors = None,
     site: SiteProfile = None,
     runs: RunsRoot = None,
+    sums: Sums = None,
+    unbalanced: Unbalanced = False,
 ) -> None:
-    """Write one page with energies, pictures, specs and provenance.
+    """Write one page with energies, sums, curves, pictures, specs and provenance.
 
-    It says how every number came about, needs no network and prints well. Ends with exit code 3
-    when a run had to be left out or an energy is not converged.
+    The page says how every number came about, needs no network and prints well; a sweep over one
+    key has its curve. Ends with exit code 3 when a run had to be left out or an energy is not
+    converged.
     """
     from vmcjob.report import render
 
@@ -51,19 +66,24 @@ def report(
     if not chosen:
         raise NotFoundError("there is nothing to report")
     _require_writable(output, chosen)
+    reactions = read_reactions("--diff", sums or [])
     energies = make_energies(chosen)
-    write_output(output, render(_content(energies)))
+    differences = add_up("--diff", reactions, energies, unbalanced=unbalanced)
+    write_output(output, render(_content(energies, differences)))
     table = energies.table
     if energies.errors or table.excluded or not all(row.converged for row in table.rows):
         words = [*map(str, energies.errors), "some runs are left out or not converged; it says why"]
         raise IncompleteError("\n".join(words))
 
 
-def _content(energies: Energies) -> "Content":
+def _content(energies: Energies, differences: "Sequence[Difference]") -> "Content":
     from vmcjob.explain import trace_row
     from vmcjob.report import Content
 
     table, runs = energies.table, energies.runs
+    columns = table_columns("hartree")
+    main = [one for one in columns if one.title in MAIN or one.title.startswith("off by")]
+    details = [one for one in columns if one not in main or one.title == "name"]
     measured = lines_of(read_observations(table, runs))
     left_out = (*table.excluded, *table.contained)
     explanations = {
@@ -85,12 +105,33 @@ def _content(energies: Energies) -> "Content":
             "runs": str(len(runs)),
             "energies": "hartree, one standard error in units of the last digit",
         },
-        energies=_page_table(*make_table(table_columns("hartree"), table.rows)),
+        energies=_page_table(*make_table(main, table.rows)),
+        sums=_page_table(*make_table(sum_columns("hartree"), differences)),
+        curves=list(_curves(energies)),
+        details=_page_table(*make_table(details, table.rows)),
         observables=_page_table(*make_table(COLUMNS, measured)),
         notes=[f"left out: {run_id}: {reason}" for run_id, reason in left_out],
         explanations=explanations,
         runs=[_run(row) for row in runs.values()],
     )
+
+
+def _curves(energies: Energies) -> "Iterator[CurveFacts]":
+    """The curve of each sweep over one key; rows that are no curve have none."""
+    from vmcjob.plot import to_svg
+    from vmcjob.report import CurveFacts, Picture
+
+    names = dict.fromkeys(row.name.partition(" ")[0] for row in energies.table.rows)
+    for name in names:
+        rows = tuple(r for r in energies.table.rows if r.name.partition(" ")[0] == name)
+        if len(rows) < MIN_POINTS:
+            continue
+        sweep = energies._replace(table=replace(energies.table, rows=rows))
+        with suppress(VmcJobError):
+            drawn = draw_sweeps(sweep)
+            facts = dict(drawn.facts.get(name, {})) or {"no minimum": ", ".join(drawn.missing)}
+            picture = Picture("Energies along the sweep.", to_svg(drawn.figure))
+            yield CurveFacts(name, facts, picture)
 
 
 def _page_table(columns: "Sequence[Column]", cells: "Sequence[Sequence[Cell]]") -> "PageTable":

@@ -224,19 +224,23 @@ def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]")
     """The tables for people: of rows, and of what was asked to be added up."""
     if table.rows:
         put_table(*make_table(table_columns(unit), table.rows))
+    if differences:
+        put("")
+        put_table(*make_table(sum_columns(unit), differences))
+
+
+def sum_columns(unit: EnergyUnit) -> "list[TableColumn[Difference]]":
+    """Columns of sums of energies, in their unit."""
     factor = PER_HARTREE[unit]
-    columns: list[TableColumn[Difference]] = [
+    return [
         TableColumn("sum", lambda found: found["sum"]),
         TableColumn(
             "energy" if unit == "hartree" else f"energy, {unit}",
             lambda found: format_energy(factor * found["energy"], factor * found["error"]),
             "point",
         ),
+        TableColumn("verdict", lambda one: _verdict(one["verdict"])),
     ]
-    columns.append(TableColumn("verdict", lambda one: _verdict(one["verdict"])))
-    if differences:
-        put("")
-        put_table(*make_table(columns, differences))
 
 
 def _summary(table: "Table") -> str:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-MAX_DECIMALS = 12
+from vmcjob.units import format_energy as format_energy
+
 GAP = "  "
 NOTE_WIDTH = 12  # a note that could show less is not worth its column
 RESET = "\x1b[0m"
@@ -19,25 +20,6 @@ STYLES = {
     "yellow": "\x1b[33m",
     "cyan": "\x1b[36m",
 }
-
-
-def format_energy(energy: float | None, error: float | None) -> str:
-    """An energy with its error in units of the last digit: -1.174476(12).
-
-    The error has two digits when it begins with 1 or 2, where one digit would round it by up to
-    a third; otherwise one. Without an error, four decimals.
-    """
-    if energy is None or not math.isfinite(energy):
-        return ""
-    if error is None or not math.isfinite(error) or error < 0:
-        return f"{energy:.4f}"
-    if error == 0:
-        return f"{energy:.6f}(0)"
-    mantissa, exponent = f"{error:.1e}".split("e")
-    wanted = (1 if float(mantissa) < 3 else 0) - int(exponent)
-    decimals = min(max(wanted, 0), MAX_DECIMALS)
-    units = max(1, round(error * 10**decimals))
-    return f"{energy:.{decimals}f}({units})"
 
 
 def format_duration(seconds: float | None) -> str:

@@ -3,7 +3,7 @@
 What is on it comes as values, and nothing is read here; `vmcjob.plot` draws the pictures.
 """
 
-from vmcjob.report.content import Content, PageTable, Picture, RunFacts
+from vmcjob.report.content import Content, CurveFacts, PageTable, Picture, RunFacts
 from vmcjob.report.page import render
 
-__all__ = ["Content", "PageTable", "Picture", "RunFacts", "render"]
+__all__ = ["Content", "CurveFacts", "PageTable", "Picture", "RunFacts", "render"]

@@ -21,6 +21,15 @@ class PageTable:
 
 
 @dataclass(frozen=True)
+class CurveFacts:
+    """The energies of a sweep as a picture, and the constants of its minimum or why it has none."""
+
+    name: str
+    facts: Mapping[str, str]
+    picture: Picture
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """One run: in words, and as texts that are shown as they are."""
 
@@ -36,7 +45,10 @@ class Content:
 
     title: str
     facts: Mapping[str, str]  # about the page itself
-    energies: PageTable
+    energies: PageTable  # with the verdict and the note of each row
+    sums: PageTable
+    curves: Sequence[CurveFacts]
+    details: PageTable  # more numbers about the rows
     observables: PageTable
     notes: Sequence[str]  # what is not in the tables, and why
     explanations: Mapping[str, str]  # by row

@@ -3,11 +3,13 @@
 import re
 from collections.abc import Iterator, Mapping
 from html import escape
-from itertools import compress, count
+from itertools import count
 
-from vmcjob.report.content import Content, PageTable, Picture, RunFacts
+from vmcjob.html import html_table
+from vmcjob.report.content import Content, CurveFacts, PageTable, Picture, RunFacts
 
-# Dark where the reader's screen is; on paper light, without what only a screen can unfold.
+# Dark where the reader's screen is; on paper light, without what only a screen can unfold. Cells
+# wrap, and a narrow screen has a line for each cell: nothing hides behind a scrollbar.
 STYLE = """
 :root { --ink: #1a1a1a; --paper: #fff; --faint: #666; --line: #ddd; --ground: #f6f6f6 }
 @media (prefers-color-scheme: dark) {
@@ -23,8 +25,13 @@ body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: var(--ink);
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left;
-  vertical-align: top; white-space: nowrap } thead th { color: var(--faint); font-weight: 600 }
-.wide { overflow-x: auto } dl { display: grid; grid-template-columns: max-content 1fr;
+  vertical-align: top; overflow-wrap: anywhere } thead th { color: var(--faint); font-weight: 600 }
+@media (max-width: 45rem) {
+  .rows thead { display: none } .rows tr { display: block; border-bottom: 1px solid var(--line) }
+  .rows td { display: grid; grid-template-columns: 7rem 1fr; border: 0; padding: .1rem 0 }
+  .rows td:empty { display: none }
+  .rows td::before { content: attr(data-title); color: var(--faint) }
+} dl { display: grid; grid-template-columns: max-content 1fr;
   gap: .1rem 1rem } dt { color: var(--faint) } dd { margin: 0; overflow-wrap: anywhere }
 pre { background: var(--ground); border: 1px solid var(--line); padding: .7rem; overflow-x: auto;
   font-size: 12px; white-space: pre-wrap } summary { cursor: pointer; color: var(--faint) }
@@ -52,14 +59,19 @@ def _lines(content: Content) -> Iterator[str]:
     yield f"<h1>{title}</h1>{_facts(content.facts)}"
     yield "<h2>Energies</h2>"
     yield _table(content.energies) if content.energies.rows else "<p>No run has an energy yet.</p>"
+    if content.sums.rows:
+        yield f"<h2>Sums</h2>{_table(content.sums)}"
     if content.notes:
         yield "<ul>" + "".join(f"<li>{escape(note)}</li>" for note in content.notes) + "</ul>"
     if content.observables.rows:
         yield f"<h2>Observables</h2>{_table(content.observables)}"
+    numbers = count()
+    yield from (_curve(curve, numbers) for curve in content.curves)
+    if content.details.rows:
+        yield f"<h2>More about the energies</h2>{_table(content.details)}"
     if content.explanations:
         yield "<h2>How the numbers came about</h2>"
         yield from (_folded(name, text) for name, text in content.explanations.items())
-    numbers = count()
     for run in content.runs:
         yield from _run(run, numbers)
     yield "</body></html>\n"
@@ -74,17 +86,12 @@ def _run(run: RunFacts, numbers: Iterator[int]) -> Iterator[str]:
 
 
 def _table(table: PageTable) -> str:
-    """Columns in which no row has anything are left out."""
-    used = [any(cells) for cells in zip(*table.rows, strict=True)]
-    titles = "".join(f"<th>{escape(title)}</th>" for title in compress(table.head, used))
-    lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in compress(row, used)) + "</tr>"
-        for row in table.rows
-    )
-    return (
-        f'<div class="wide"><table><thead><tr>{titles}</tr></thead>'
-        f"<tbody>{lines}</tbody></table></div>"
-    )
+    return html_table(table.head, table.rows, ' class="rows"') if table.rows else ""
+
+
+def _curve(curve: CurveFacts, numbers: Iterator[int]) -> str:
+    title = f"<h2>Curve of {escape(curve.name)}</h2>"
+    return f"{title}{_facts(curve.facts)}{_figure(next(numbers), curve.picture)}"
 
 
 def _facts(facts: Mapping[str, str]) -> str:
