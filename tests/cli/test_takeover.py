@@ -85,3 +85,15 @@ def test_what_is_queued_takes_over_no_more_than_its_reference(shell: Shell) -> N
         (line,) = shell.run("submit", "h2.toml").stdout.splitlines()[1:]
         assert "skipped: queued; took over system.reference  " in line
         assert run.read_spec_text() == before.replace("reference = -1.0", NEW)
+
+
+def test_a_changed_spec_says_what_makes_it_another_calculation(shell, finished) -> None:
+    """The name is the same and the run is not: a slip of the pen would cost days unseen."""
+    text = SPEC.format(reference=OLD)
+    (shell.cwd / "h2.toml").write_text(f"{text}\n[sampler]\nwalkers = 64\n")
+    done = shell.run("submit", "-n", "h2.toml")
+    assert done.returncode == 0
+    words = f"not the calculation of {finished.path.name}: sampler.walkers = 64 (was 512)"
+    assert f"h2.toml: {words}\n" in done.stderr
+    (shell.cwd / "h2.toml").write_text(text)
+    assert "not the calculation" not in shell.run("submit", "-n", "h2.toml").stderr

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.changes import say_changes
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.longer import Extension
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
@@ -57,6 +58,7 @@ def submit(specs: SpecPaths, options: CommandOptions, after: After = None) -> No
     root, plans = resolve_site(options.site, options.runs).runs, read_plans(specs)
     for plan in plans:
         say_doubts(plan)
+        say_changes(plan, root)
     if after:
         chosen = select_runs(after, options.site, options.runs)
         plans = [_plan_after(plan, root, chosen) for plan in plans]
