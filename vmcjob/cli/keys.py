@@ -65,7 +65,11 @@ def describe_keys(rows: Sequence[KeyRow], width: int) -> Iterator[str]:
         yield f"{row.key}{is_given}{kind}"
         words = "; ".join(part for part in (row.meaning, row.expected) if part)
         yield from textwrap.wrap(
-            words, max(width, MIN_WIDTH), initial_indent=INDENT, subsequent_indent=INDENT
+            words,
+            max(width, MIN_WIDTH),
+            initial_indent=INDENT,
+            subsequent_indent=INDENT,
+            break_on_hyphens=False,
         )
 
 
