@@ -159,6 +159,8 @@ def test_a_dash_means_standard_output(results):
     assert wrote(results)
     assert done.stdout == (results.cwd / "table.csv").read_text()
     assert not (results.cwd / "-").exists()
+    both = results.run("aggregate", "--explain", "h2", "-o", "table.csv")
+    assert (both.returncode, "choose one" in both.stderr) == (2, True)  # no file, and no word
     both = results.run("aggregate", "-o", "-", "--json")
     assert (both.returncode, both.stdout) == (2, "")
     assert both.stderr == "-o - and --json both want standard output; choose one\n"

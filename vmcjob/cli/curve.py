@@ -20,10 +20,8 @@ from vmcjob.cli.text import align_facts, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from vmcjob.curve import Fit, Value
-    from vmcjob.plot import CurvePoint
+    from vmcjob.plot import CurvePoint, Figure
     from vmcjob.rundir import RunDir
     from vmcjob.spec import JobSpec
     from vmcjob.table import Row

@@ -178,8 +178,7 @@ def aggregate(
 
     Ends with exit code 3 when a run had to be left out or an energy is not converged.
     """
-    if output == STDOUT and as_json:
-        raise UsageError("-o - and --json both want standard output; choose one")
+    _require_one_output(output, options.explained, as_json)
     sums, with_observables = options.sums or [], options.with_observables
     reactions = read_reactions("--diff", sums)
     chosen = select_runs(selectors, site, runs)
@@ -209,6 +208,14 @@ def aggregate(
         raise NotFoundError("there is nothing to aggregate")
     if errors or table.excluded or not all(row.converged for row in table.rows):
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
+
+
+def _require_one_output(output: Path | None, explained: str | None, as_json: bool) -> None:
+    """UsageError for options of which one would be ignored."""
+    if output == STDOUT and as_json:
+        raise UsageError("-o - and --json both want standard output; choose one")
+    if output is not None and explained is not None:
+        raise UsageError("-o writes the table, and --explain shows one row; choose one")
 
 
 def _explain(trace: "RowTrace", as_json: bool) -> None:

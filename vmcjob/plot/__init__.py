@@ -4,6 +4,8 @@ Data comes as `RunSeries`, read from stores by `read`; every figure is a functio
 matplotlib, and no display.
 """
 
+from matplotlib.figure import Figure
+
 from vmcjob.plot.curve import CurvePoint, draw_curve, draw_curves
 from vmcjob.plot.observables import draw_observables
 from vmcjob.plot.overview import draw_comparison, draw_overview
@@ -13,6 +15,7 @@ from vmcjob.plot.style import FORMATS, render, to_svg
 __all__ = [
     "FORMATS",
     "CurvePoint",
+    "Figure",
     "RunSeries",
     "draw_comparison",
     "draw_curve",
