@@ -1,4 +1,4 @@
-"""Energies of reactions from rows of the table: "2*h - h2", with the error of the sum."""
+"""Reaction energies from rows of the table, such as "2*h - h2", with the error of the sum."""
 
 import math
 import re
@@ -6,8 +6,9 @@ from collections import defaultdict
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
-_SIGN = re.compile(r"\s+([+-])\s+")  # names have hyphens too, but no spaces around them
-_NAME = r"[A-Za-z0-9][\w.-]*(?:\s+[A-Za-z(]\S*)*"  # of a row: with coordinates, or keys in brackets
+_SIGN = re.compile(r"\s+([+-])\s+")  # names may contain hyphens, but without spaces around them
+# name of a row, with coordinates or keys in brackets
+_NAME = r"[A-Za-z0-9][\w.-]*(?:\s+[A-Za-z(]\S*)*"
 _TERM = re.compile(rf"(?:(?P<factor>\d+(?:\.\d*)?|\.\d+)\s*\*\s*)?(?P<name>{_NAME})")
 EXAMPLE: Final = '"2*h - h2"'
 TOLERANCE: Final = 1e-6
@@ -15,7 +16,7 @@ TOLERANCE: Final = 1e-6
 
 
 class ReactionError(ValueError):
-    """What is wrong with a reaction, in words that follow its text."""
+    """The mistake in a reaction, in words that follow its text."""
 
 
 class Measured(NamedTuple):
@@ -26,13 +27,13 @@ class Measured(NamedTuple):
 
 
 class Reaction(NamedTuple):
-    """A sum of energies: how often each name counts, and how it was written."""
+    """A sum of energies: the factor of each name, and the text as written."""
 
     text: str
     factors: Mapping[str, float]
 
     def energy(self, known: Mapping[str, Measured]) -> Measured:
-        """The sum, of independent energies; ReactionError for a name that is not known."""
+        """The sum for independent energies; ReactionError for an unknown name."""
         unknown = [name for name in self.factors if name not in known]
         if unknown:
             have = ", ".join(sorted(known)) or "none"
@@ -61,9 +62,9 @@ def imbalance(reaction: Reaction, compositions: Mapping[str, Mapping[str, int]])
 
 
 def parse(text: str) -> Reaction:
-    """Read a sum like "2*h - h2": names of rows, each times a number if that is not 1.
+    """Read a sum like "2*h - h2": names of rows, each with an optional factor.
 
-    Raises ReactionError if it is none.
+    Raises ReactionError if the text is not such a sum.
     """
     first, *rest = _SIGN.split(f" + {text.strip()}" if text.strip() else "")
     factors: dict[str, float] = defaultdict(float)

@@ -1,4 +1,4 @@
-"""The curve of a sweep: its points from the table of energies, its constants on the screen."""
+"""The command `plot --curve`: points from the table of energies, and constants from the fit."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from vmcjob.table import Row
 
 N_DIATOMIC = 2
-MAX_CURVES = 6  # in one picture: as many as there are colours
+MAX_CURVES = 6  # in one picture, the number of colours
 MAX_NAMED = 5  # rows in a sentence
 
 
@@ -36,7 +36,7 @@ def plot_curve(
     path: Path,
     fragments: "Fragments | None",
 ) -> None:
-    """Draw the curve of a sweep, or several side by side, and print what the minima say."""
+    """Draw the curves of one or several sweeps, and print the constants at their minima."""
     from vmcjob.plot import render
 
     energies = make_energies(chosen)
@@ -92,7 +92,7 @@ def draw_sweeps(energies: Energies, fragments: "Fragments | None" = None) -> Dra
 
 @dataclass(frozen=True)
 class Curve:
-    """One sweep, with its minimum or the reason why there is none."""
+    """One sweep, with its minimum or the reason for not having one."""
 
     points: "Sequence[CurvePoint]"
     coordinate: str
@@ -102,7 +102,7 @@ class Curve:
 
 
 def _read(rows: "list[Row]", energies: Energies) -> Curve:
-    """The points of one sweep, in their order."""
+    """The points of one sweep, in order."""
     specs = [spec_of(row, energies) for row in rows]
     at, coordinate = _places(rows, specs, next(iter(rows[0].point)))
     points = _points(rows, at)
@@ -112,7 +112,7 @@ def _read(rows: "list[Row]", energies: Energies) -> Curve:
 
 
 def _sweeps(energies: Energies) -> "dict[str, list[Row]]":
-    """The rows of each sweep along its coordinate, by its name."""
+    """The rows of each sweep along its coordinate, by name."""
     rows = list(energies.table.rows)
     if not rows:
         raise NotFoundError("none of these runs has an energy yet; `vmcjob aggregate` says why")
@@ -129,7 +129,7 @@ def _sweeps(energies: Energies) -> "dict[str, list[Row]]":
 
 
 def _places(rows: "Sequence[Row]", specs: "Sequence[JobSpec]", key: str) -> tuple[list[float], str]:
-    """Where each row is: of two atoms their distance in bohr, whatever the sweep calls it."""
+    """The coordinate of each row; for two atoms their distance in bohr."""
     if all(len(spec.system.atoms) == N_DIATOMIC for spec in specs):
         pairs = [[atom.position for atom in spec.system.atoms] for spec in specs]
         return [math.dist(*pair) for pair in pairs], "distance (bohr)"
@@ -171,14 +171,14 @@ class Fragments:
 
 
 def _limit(fragments: Fragments, molecules: "Sequence[Row]", energies: Energies) -> "Value":
-    """The energy of the fragments; UsageError where they are not those of each molecule."""
+    """The energy of the fragments; UsageError if these are not the atoms of each molecule."""
     from vmcjob.curve import Value
 
     option = "--fragments"
     (reaction,) = read_reactions(option, [fragments.text])
     names = {name.split()[0] for name in reaction.factors}
     named = [run for run in fragments.runs if _name_of(run) in names]
-    parts = make_energies(named or fragments.runs)  # all of them, to say which there are
+    parts = make_energies(named or fragments.runs)  # all rows, to list them in messages
     (found,) = add_up(option, [reaction], parts, unbalanced=True)
     rows = {row.name: row for row in parts.table.rows if row.name in reaction.factors}
     both = parts._replace(runs=energies.runs | parts.runs)

@@ -1,6 +1,6 @@
-"""Options that several commands share: declared once, as the fields of a dataclass.
+"""Options that several commands share, declared once as the fields of a dataclass.
 
-A command takes the dataclass as one parameter; Typer sees a parameter for each of its fields.
+A command takes the dataclass as one parameter; Typer sees a parameter for each field.
 """
 
 import inspect
@@ -15,7 +15,7 @@ from vmcjob.resources import Flag
 
 
 def expand_options(command: Callable[..., None]) -> Callable[..., None]:
-    """The command with an option for each field of those of its parameters that are dataclasses."""
+    """The command with an option for each field of its dataclass parameters."""
     parameters = inspect.signature(command, eval_str=True).parameters
 
     @wraps(command)
@@ -30,7 +30,7 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flatten(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """The parameters that Typer is to see."""
+    """The parameters that Typer sees."""
     if not is_dataclass(parameter.annotation):
         yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         return
@@ -45,7 +45,7 @@ def _flatten(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
 
 
 def _option(item: Field[Any], hint: Any, flag: Flag) -> Any:  # types of any kind
-    """What Typer is to know of a key of a request."""
+    """The Typer option for a key of a request."""
     kind, *notes = get_args(hint)
     names = [f"--{item.name}", *([flag.short] if flag.short else [])]
     words = next(note for note in notes if isinstance(note, str))
@@ -54,7 +54,7 @@ def _option(item: Field[Any], hint: Any, flag: Flag) -> Any:  # types of any kin
 
 
 def _gather(name: str, annotation: Any, given: Mapping[str, Any]) -> Any:  # a value of any type
-    """What a parameter of the original gets."""
+    """The value of a parameter of the original command."""
     if not is_dataclass(annotation) or not isinstance(annotation, type):
         return given[name]
     hints, values = get_type_hints(annotation), {}

@@ -1,4 +1,4 @@
-"""What runs have measured beside the energy, for people and for programs."""
+"""Observables of runs, for people and for programs."""
 
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class ObservationLine(NamedTuple):
-    """A number that was measured, as a line of a table."""
+    """A measured number, as a line of a table."""
 
     observation: "Observation"
     name: str
@@ -38,7 +38,7 @@ COLUMNS: "list[TableColumn[ObservationLine]]" = [
 
 
 def read_observations(table: "Table", runs: "Mapping[str, Row]") -> "list[Observation]":
-    """What the runs of every row have measured beside the energy."""
+    """The observables of the runs of each row."""
     from vmcjob.observed import observe
 
     found = []
@@ -48,7 +48,7 @@ def read_observations(table: "Table", runs: "Mapping[str, Row]") -> "list[Observ
 
 
 def show_observations(measured: "Sequence[Observation]") -> None:
-    """A line for each number and each element of a small array; larger ones are for --json."""
+    """Print a line for each number and each element of a small array; larger ones need --json."""
     if not measured:
         return
     from vmcjob.observed import MAX_SHOWN
@@ -70,7 +70,7 @@ def lines_of(measured: "Sequence[Observation]") -> list[ObservationLine]:
 
 
 def say_numbers(quantities: "Mapping[str, Quantity]") -> list[str]:
-    """The same of one run, for a picture."""
+    """The same lines for one run, as text in a picture."""
     from vmcjob.observed import Observation
 
     lines = lines_of([Observation("", name, one) for name, one in quantities.items()])

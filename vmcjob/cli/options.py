@@ -1,4 +1,4 @@
-"""The options and arguments that several commands share."""
+"""Options and arguments that several commands share."""
 
 import os
 from dataclasses import replace
@@ -34,9 +34,9 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def resolve_site(profile: Path | None, runs: Path | None) -> "Site":
-    """The site that the options name, its runs root replaced when they say so.
+    """The site that the options name, with the runs root that they name.
 
-    A private one closes what this process, and all that it starts, is going to write.
+    A private site closes the files of this process, and of all processes that it starts, to others.
     """
     from vmcjob.site import load_site
 
@@ -47,12 +47,12 @@ def resolve_site(profile: Path | None, runs: Path | None) -> "Site":
 
 
 def resolve_root(profile: Path | None, runs: Path | None) -> Path:
-    """The runs root that the options name; NotFoundError for one that is named and not there."""
+    """The runs root that the options name; NotFoundError if it was named and does not exist."""
     if runs is not None and not os.path.isdir(runs):
         raise NotFoundError(f"{runs}: there is no such directory; --runs names it")
     place = resolve_site(profile, runs)
     root = place.runs
-    if root != type(place).runs and not os.path.isdir(root):  # where nobody looks by default
+    if root != type(place).runs and not os.path.isdir(root):  # named by the user, not the default
         raise NotFoundError(
             f"{root}: there is no such directory; {_who_names_it(profile)} names it"
         )
@@ -62,7 +62,7 @@ def resolve_root(profile: Path | None, runs: Path | None) -> Path:
 def select_runs(
     selectors: list[str] | None, profile: Path | None, runs: Path | None
 ) -> list["RunDir"]:
-    """The runs that the selectors name, all without; says so when there are none."""
+    """The runs that the selectors name, by default all; prints a sentence if there are none."""
     from vmcjob.rundir import select
 
     root = resolve_root(profile, runs)
@@ -73,14 +73,14 @@ def select_runs(
 
 
 def _who_names_it(profile: Path | None) -> str:
-    """Where the runs root comes from, if not from --runs nor from the embedded default."""
+    """The source of the runs root, other than --runs and the default."""
     if os.environ.get("VMCJOB_RUNS"):
         return "$VMCJOB_RUNS"
     return f"the site profile{'' if profile is None else f' {profile}'}"
 
 
 def select_run(selector: str, profile: Path | None, runs: Path | None) -> "RunDir":
-    """The one run that the selector names; UsageError if it names several."""
+    """The run that the selector names; UsageError if it names several."""
     found = select_runs([selector], profile, runs)
     if len(found) > 1:
         names = ", ".join(run.path.name for run in found[:3]) + (", ..." if found[3:] else "")

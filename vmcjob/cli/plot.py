@@ -1,4 +1,4 @@
-"""Pictures of runs and of curves: plot."""
+"""The command `plot`: pictures of runs and of curves."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -51,9 +51,7 @@ class PictureOptions:
     )
     fragments: Annotated[
         str | None,
-        typer.Option(
-            "--fragments", metavar="SUM", help="With --curve: what it breaks into, like 2*h."
-        ),
+        typer.Option("--fragments", metavar="SUM", help="With --curve: the fragments, like 2*h."),
     ] = None
     unbalanced: Unbalanced = False
 
@@ -68,8 +66,8 @@ def plot(
 ) -> None:
     """Draw how runs converged, or the curve of a sweep.
 
-    A picture for each run: its training, and how sure the energy of its evaluation is; another
-    one of what it has measured beside. Ends with exit code 3 when a run could not be drawn.
+    Each run gets a picture of its training and of the error of its evaluated energy; a second
+    picture shows its observables. Ends with exit code 3 when a run could not be drawn.
     """
     if options.compare and options.curve:
         raise UsageError("--compare and --curve are two pictures; choose one")
@@ -92,7 +90,7 @@ def plot(
 
 
 def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Format) -> None:
-    """A picture for each run; those that cannot be read are told at the end."""
+    """Draw a picture for each run; unreadable runs are reported at the end."""
     if len(chosen) > 1 and output is not None and output.suffix:
         raise UsageError(f"{output}: one file for {len(chosen)} runs; name a folder, or --compare")
     if len(chosen) > 1 and output is None:
@@ -141,7 +139,7 @@ def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
 
 
 def _describe(run: "RunDir", chosen: "Sequence[RunDir]") -> str:
-    """Name, point and seed, and the run id where that is not enough to tell it from others."""
+    """Name, point and seed, and the run id if these are not unique."""
     words = _words(run)
     is_unique = sum(_words(other) == words for other in chosen) == 1
     return words if is_unique else f"{words} {run.path.name}"
@@ -153,7 +151,7 @@ def _words(run: "RunDir") -> str:
 
 
 def read_series(run: "RunDir") -> "RunSeries":
-    """What a run's picture is drawn from; StoreError where there is nothing yet."""
+    """The series of a run's picture; StoreError if there are none yet."""
     from vmcjob.plot import read
     from vmcjob.spec import load_resolved
     from vmcjob.store import peek
@@ -181,7 +179,7 @@ def title_of(run: "RunDir") -> str:
 def _target(
     output: Path | None, stem: str, image_format: Format, chosen: "Sequence[RunDir]"
 ) -> Path:
-    """Where a picture goes; UsageError where it would do harm or cannot be written."""
+    """The path of a picture; UsageError if writing there would do harm or is impossible."""
     from vmcjob.cli.tablefile import refuse_folders_of_runs
     from vmcjob.plot import FORMATS
 

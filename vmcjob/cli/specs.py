@@ -1,4 +1,4 @@
-"""Specs without their runs: validate, and reading plans for whoever submits them."""
+"""The command `validate`, and reading of plans for other commands."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,7 +57,7 @@ def say_doubts(plan: "Plan") -> None:
 
 
 def _cells(plan: "Plan") -> list[Cell]:
-    """One spec as the cells of `COLUMNS`; the largest of its runs counts."""
+    """One spec as the cells of `COLUMNS`; its largest run counts."""
     from vmcjob.scheduler import largest
     from vmcjob.spec import format_bytes
 
@@ -73,7 +73,7 @@ def _cells(plan: "Plan") -> list[Cell]:
 
 
 def read_plans(specs: list[Path]) -> "list[Plan]":
-    """The plans of all specs, or the complaints about all specs."""
+    """The plans of all specs, or the mistakes in all specs."""
     from vmcjob.plan import make_plan
     from vmcjob.spec import read_spec
 

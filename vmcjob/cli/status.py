@@ -1,4 +1,4 @@
-"""How the runs are doing: status."""
+"""The command `status`."""
 
 import shutil
 import sys
@@ -134,17 +134,17 @@ def draw_status(found: "list[Row]") -> str:
 
 
 def _document(found: "list[Row]") -> dict[str, Any]:  # a JSON document
-    """What `status --json` prints."""
+    """The output of `status --json`."""
     return {"schema_version": 1, "runs": [row_document(row) for row in found]}
 
 
 def row_document(row: "Row") -> dict[str, Any]:  # a JSON document
-    """How one run is doing."""
+    """The state of one run, as JSON."""
     return {**make_document(COLUMNS, row), "run_dir": str(row.run.path.absolute())}
 
 
 def _say_counts(found: "list[Row]") -> None:
-    """How many runs are in which state, for a person in front of a long table."""
+    """Print the number of runs in each state below a long table."""
     if len(found) > 1 and is_terminal(sys.stdout):
         counts = Counter(row.state for row in found)
         say(", ".join(f"{number} {state.lower()}" for state, number in counts.items()), "dim")
@@ -152,7 +152,7 @@ def _say_counts(found: "list[Row]") -> None:
 
 @contextmanager
 def _canvas(as_json: bool) -> "Iterator[Callable[[list[Row]], None]]":
-    """How to show one look after the other: in place on a terminal, else one below the other."""
+    """A function that shows one look after the other: in place on a terminal, else one by one."""
     if as_json:
         yield lambda found: put_json(_document(found), is_compact=True)
     elif not can_redraw(sys.stdout):

@@ -1,4 +1,4 @@
-"""How numbers and tables look: pure functions from values to text."""
+"""Formatting of numbers and tables: pure functions from values to text."""
 
 import math
 import time
@@ -48,7 +48,7 @@ def format_size(n_bytes: float) -> str:
 
 
 def format_time(seconds: object) -> str:
-    """A moment on this machine's clock: 2026-11-21 17:13:40; nothing for what is no moment."""
+    """A time on this machine's clock: 2026-11-21 17:13:40; empty for other values."""
     try:
         return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(float(str(seconds))))
     except (ValueError, OverflowError, OSError):
@@ -61,7 +61,7 @@ def format_point(point: Mapping[str, object]) -> str:
 
 
 def align_facts(facts: Mapping[str, str]) -> str:
-    """One line per fact that is known: its name and, in a column, what it is."""
+    """One line per known fact: its name, then its value in an aligned column."""
     known = {name: value for name, value in facts.items() if value}
     width = max(map(len, known), default=0)
     return "\n".join(f"{name:<{width}}  {value}" for name, value in known.items())
@@ -88,9 +88,10 @@ class Cell:
 
 @dataclass(frozen=True)
 class Column:
-    """How a column is headed and aligned; on a narrow terminal the most `dispensable` goes first.
+    """Heading and alignment of a column; on a narrow terminal, `dispensable` ones go first.
 
-    At 0 it always stays. A `note` is the last column and is cut to the width that is left.
+    The largest number goes first; columns with 0 always stay. A `note` is the last column and is
+    cut to the remaining width.
     """
 
     title: str
@@ -107,7 +108,7 @@ def render_table(
 ) -> str:
     """Aligned columns under a line of titles; columns without content are left out.
 
-    `width` is the terminal's, None for a file, which gets everything.
+    `width` is the terminal's; None for a file, which gets everything.
     """
     lines = [[Cell(column.title, "dim") for column in columns], *rows]
     texts = [
@@ -127,7 +128,7 @@ def paint(text: str, style: str) -> str:
 
 
 def make_visible(text: str) -> str:
-    """A text in which what moves a cursor, or turns letters, is only shown: \\x1b, \\u202e."""
+    """A text with control and bidirectional characters escaped: \\x1b, \\u202e."""
     if text.isprintable():
         return text
     return "".join(
@@ -140,7 +141,7 @@ def _escape(letter: str) -> str:
 
 
 def _in_one_line(text: str) -> str:
-    """The first line of a text, without what would move the cursor; one alone keeps its indent."""
+    """The first line of a text, without control characters; a single line keeps its indent."""
     if text.isprintable():
         return text
     first = text.lstrip().partition("\n")[0]
@@ -161,7 +162,7 @@ def _align(column: Column, texts: list[str]) -> list[str]:
 def _choose_columns(
     columns: Sequence[Column], texts: Sequence[list[str]], width: int | None
 ) -> list[int]:
-    """The columns that say something, without as many of the least important as need be."""
+    """The columns with content, without the least important ones if the width is small."""
     shown = [n for n, (_, *cells) in enumerate(texts) if not cells or any(map(str.strip, cells))]
 
     def needs(n: int) -> int:
@@ -176,7 +177,7 @@ def _choose_columns(
 
 
 def _render_line(cells: list[Cell], width: int | None, is_coloured: bool) -> str:
-    """One line, the last cell cut where the terminal ends."""
+    """One line, with the last cell cut at the terminal's width."""
     *first, last = cells
     used = sum(len(cell.text) + len(GAP) for cell in first)
     text = last.text.rstrip()

@@ -1,4 +1,4 @@
-"""The panels that pictures of a run are made of; each says what there is not."""
+"""The panels of pictures of a run; a panel without data says so."""
 
 import numpy as np
 from jaxtyping import Float

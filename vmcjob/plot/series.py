@@ -1,4 +1,4 @@
-"""What a picture of a run is drawn from."""
+"""The series from which pictures of a run are drawn."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
-"""One page about some runs, with all that it takes to judge them; it opens without a network.
+"""One page of HTML about some runs, with everything needed to judge them; needs no network.
 
-What is on it comes as values, and nothing is read here; `vmcjob.plot` draws the pictures.
+The content comes as values, and nothing is read here; `vmcjob.plot` draws the pictures.
 """
 
 from vmcjob.report.content import Content, CurveFacts, PageTable, Picture, RunFacts

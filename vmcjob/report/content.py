@@ -1,4 +1,4 @@
-"""What is on a page, as plain values: texts and pictures, nothing of HTML."""
+"""The content of a page as plain values: texts and pictures, without HTML."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A page as HTML: one file, no script, no address of anything elsewhere."""
+"""A page as one HTML file, without scripts and without links to other hosts."""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,14 +1,14 @@
-"""What a batch system is to the rest of us: the contract of the side that submits.
+"""The contract of a backend, that is, a batch system or this machine, where runs are submitted.
 
-A backend is one file or folder that keeps this contract, and one line that registers it. Deciding
-what to submit, making directories, locking and recording are done for all of them elsewhere
-(`submission`). Inside of a job, a backend is a `BatchContext`: its rank, when its time ends,
-whether it was cancelled, how it comes back.
+A backend is one file or folder that implements this contract, and one line that registers it.
+Deciding what to submit, making directories, locking and recording are done elsewhere for all
+backends (`submission`). Inside a job, a backend is a `BatchContext`: its rank, the end of its time,
+whether it was cancelled, and how it is requeued.
 
-What runs in a job is `supervisor.Supervisor(...).supervise(context)` for each of its runs: it
-starts the worker and sees to its end, as `slurm.arrays` shows. A profile names a backend by its
-`name`. `folders` and `cancellation` have what all of them need. The contract as a program
-is `tests/scheduler/test_conformance.py`, a whole backend in one file `tests/scheduler/fake.py`.
+A job runs `supervisor.Supervisor(...).supervise(context)` for each of its runs, which starts the
+worker and waits for its end; `slurm.arrays` is an example. A profile names a backend by its `name`.
+`folders` and `cancellation` are shared by all backends. `tests/scheduler/test_conformance.py` tests
+the contract, and `tests/scheduler/fake.py` is a complete backend in one file.
 """
 
 import subprocess
@@ -31,22 +31,22 @@ __all__ = ["Answer", "Backend", "Batch", "BatchContext", "Cost", "Handover", "Jo
 
 @dataclass(frozen=True)
 class SubmissionOptions:
-    """How and where runs are to be started, whoever starts them."""
+    """How and where runs are started, for all backends."""
 
     root: Path
     site: Site = field(default_factory=Site)
     request: Request = field(default_factory=Request)
     max_parallel: int | None = None  # runs at a time
-    is_restart: bool = False  # from their first step, whatever they have
+    is_restart: bool = False  # from the first step, even if there are results
 
     def absolute(self) -> "SubmissionOptions":
-        """The same wherever a process is."""
+        """The options with absolute paths, independent of the current directory."""
         return replace(self, root=self.root.absolute())
 
 
 @dataclass(frozen=True)
 class Cost:
-    """What is paid for; of nodes that are shared with nobody, all their GPUs and CPUs are."""
+    """Device hours that are paid for; a node that is not shared costs all its GPUs and CPUs."""
 
     gpu_hours: float = 0.0
     cpu_hours: float = 0.0
@@ -55,7 +55,7 @@ class Cost:
     is_exclusive: bool = False
 
     def __add__(self, other: "Cost") -> "Cost":
-        """Of both."""
+        """The sum of two costs."""
         return Cost(
             self.gpu_hours + other.gpu_hours,
             self.cpu_hours + other.cpu_hours,
@@ -67,49 +67,49 @@ class Cost:
 
 @dataclass(frozen=True)
 class JobPreview:
-    """What a batch system would be given, to be shown before it is."""
+    """The input of a batch system, to be shown before submission."""
 
     job_name: str
     script: str
     n_jobs: int
     runs_per_job: int
-    commands: Mapping[RunDir, tuple[str, ...]]  # what would be started for each run
+    commands: Mapping[RunDir, tuple[str, ...]]  # command that starts each run
     cost: Cost
 
 
 class Batch(Protocol):
-    """Runs that a backend is given together; a value, that touches nothing."""
+    """Runs that a backend gets together; a value, without effects."""
 
     @property
     def job_name(self) -> str:
-        """A name that no other batch has, and that a dry run foretells."""
+        """A unique name, which a dry run shows in advance."""
         ...
 
     @property
     def runs(self) -> tuple[RunDir, ...]:
-        """Whose they are."""
+        """The runs of the batch."""
         ...
 
     @property
     def n_jobs(self) -> int:
-        """How many jobs it is to the batch system."""
+        """Number of jobs of the batch, as the batch system counts."""
         ...
 
     @property
     def after(self) -> str | None:
-        """The name of the batch that has to end before, if there is one."""
+        """The name of the batch that has to end first, if there is one."""
         ...
 
     def first(self, n_jobs: int) -> Self:
-        """So many of its jobs."""
+        """The batch with only its first jobs."""
         ...
 
     def of(self, runs: tuple[RunDir, ...]) -> Self:
-        """With these of its runs only."""
+        """The batch with only these of its runs."""
         ...
 
     def preview(self) -> JobPreview | None:
-        """What the batch system would be given; None where there is none."""
+        """The input of the batch system; None for a backend without one."""
         ...
 
 
@@ -117,47 +117,47 @@ BatchT = TypeVar("BatchT", bound=Batch)
 
 
 class Handover(Protocol):
-    """A batch about to be handed over: what to write down first, then the handing over itself.
+    """A batch that is about to be handed over: first its records, then the submission itself.
 
-    Whoever writes the records may die half-way: no job may begin without a record of it.
+    The process may die between the two. So every record is written before a job can start.
     """
 
     @property
     def records(self) -> Mapping[RunDir, Submission]:
-        """What each run is to know of its job before there is one."""
+        """The record of each run, written before the job exists."""
         ...
 
     @property
     def processes(self) -> tuple[subprocess.Popen[bytes], ...]:
-        """Processes of ours that have a last word to write when the runs have ended."""
+        """Child processes that still write something when the runs have ended."""
         ...
 
     def complete(self) -> Mapping[RunDir, str]:
-        """Hand over; the id of each run's job. SchedulerError or RunDirError if that fails."""
+        """Submit; returns the job id of each run. SchedulerError or RunDirError if this fails."""
         ...
 
     def abandon(self) -> bool:
-        """Whether nobody has the batch, after a failure; what was begun is ended."""
+        """After a failure, end what was started; whether the batch was certainly not taken."""
         ...
 
 
 @dataclass(frozen=True)
 class Answer:
-    """What a batch system says to a batch before it is given it."""
+    """The answer of a batch system about a batch, before submission."""
 
     batch: Batch
-    system: str = ""  # who says it
-    n_jobs: int = 0  # so many of its jobs are taken now
-    limit: str = ""  # what forbids more, if it forbids some
+    system: str = ""  # the system that answers
+    n_jobs: int = 0  # number of its jobs that are taken now
+    limit: str = ""  # the limit that forbids more, if any
     starts_at: float | None = None  # the first of them, seconds since the epoch; an estimate
     nodes: str = ""
     partition: str = ""
-    note: str = ""  # why it would not start sooner
-    error: VmcJobError | None = None  # why it takes none, whenever asked
+    note: str = ""  # the reason for not starting sooner
+    error: VmcJobError | None = None  # the reason for never taking it
 
     @property
     def shortage(self) -> SchedulerError | None:
-        """What to say where not all jobs are taken."""
+        """The error for a batch of which not all jobs are taken; None if all are."""
         n_all = self.batch.n_jobs
         if self.n_jobs == n_all:
             return None
@@ -170,71 +170,71 @@ class Answer:
 
 
 class Backend(Protocol[BatchT]):
-    """Somebody who has runs worked on: a batch system, or this machine.
+    """A batch system, or this machine, that works on runs.
 
-    Job ids are texts that only the backend reads. All times are seconds since the epoch.
+    Job ids are strings that only the backend interprets. All times are seconds since the epoch.
     """
 
     @property
     def name(self) -> str:
-        """As a site profile names it, and as a run's record of its submission does."""
+        """The name in site profiles and in the record of a submission."""
         ...
 
     @property
     def title(self) -> str:
-        """As sentences name it."""
+        """The name in sentences."""
         ...
 
     def is_available(self) -> bool:
-        """Whether its programs are on this machine."""
+        """Whether its programs are installed on this machine."""
         ...
 
     def announce(self, options: SubmissionOptions, plans: Sequence[Plan]) -> Sequence[str]:
-        """What a user ought to know before: where the runs go, then what is not heeded there."""
+        """Messages before a submission: where the runs go, and options without effect there."""
         ...
 
     def require(self, options: SubmissionOptions, plans: Sequence[Plan]) -> None:
-        """SchedulerError or UsageError for what cannot be asked for, needed now or not."""
+        """SchedulerError or UsageError for options that are impossible here."""
         ...
 
     def draft(self, options: SubmissionOptions, wanted: Mapping[RunDir, Task]) -> Sequence[BatchT]:
-        """What it would be given for these runs; writes nothing, and works without its programs."""
+        """The batches for these runs; writes nothing, and works without the backend's programs."""
         ...
 
     def is_other(self, run: RunDir, task: Task, options: SubmissionOptions) -> bool:
-        """Whether the run's job was submitted with other options than these."""
+        """Whether the run's job was submitted with other options."""
         ...
 
     def preflight(self, batches: Sequence[BatchT]) -> Sequence[Answer]:
-        """What it says to each, as if it came alone; SchedulerError if it cannot be asked."""
+        """The answer about each batch, as if it came alone; SchedulerError if there is none."""
         ...
 
     def submit(self, batch: BatchT, after: str | None, now: float) -> Handover:
-        """Begin to hand a batch over; `after` is the id of a job that has to end before."""
+        """Begin to hand a batch over; `after` is the id of a job that has to end first."""
         ...
 
     def adopt(self, run: RunDir, submission: Submission, job_id: str) -> None:
-        """Give a job what it waits for that was taken while the answer was lost."""
+        """Provide a job with its files, if it was taken while the answer was lost."""
         ...
 
     def look(self, submissions: Mapping[RunDir, Submission]) -> Queue:
-        """What it knows about jobs of its own; those that it has forgotten have ended.
+        """The states of its jobs; unknown jobs have ended.
 
         SchedulerError if it cannot be asked.
         """
         ...
 
     def cancel(self, runs: Sequence[RunDir]) -> Sequence[Cancelled]:
-        """Take runs out of the queue, or have their workers stop at the next checkpoint."""
+        """Take runs out of the queue, or stop their workers at the next checkpoint."""
         ...
 
     def find_logs(self, run: RunDir, rank: int | None) -> Sequence[Path]:
-        """The files of what the run's latest job said besides its workers.
+        """Log files of the run's latest job, other than the workers' logs.
 
-        NotFoundError if there is none yet, UsageError if there will be none.
+        NotFoundError if there are none yet, UsageError if there will be none.
         """
         ...
 
     def find_script(self, run: RunDir) -> Path | None:
-        """What the run's latest job was described by; None if by nothing that is kept."""
+        """The script of the run's latest job; None if none is kept."""
         ...

@@ -1,4 +1,4 @@
-"""The job spec: TOML in, frozen and validated jobs out, with every complaint at once."""
+"""The job spec: TOML to frozen, validated jobs, with all mistakes reported at once."""
 
 from vmcjob.document import write
 from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
@@ -26,7 +26,7 @@ from vmcjob.spec.system import Atom, System
 
 
 def dump_spec(spec: JobSpec) -> str:
-    """The canonical TOML of one job, every key written; `load_resolved` reads it back exactly."""
+    """The canonical TOML of one job with every key; `load_resolved` reads it back exactly."""
     return write(spec)
 
 

@@ -1,11 +1,11 @@
-"""Basis sets of Hartree–Fock starts: which there are, and for which elements."""
+"""Basis sets for Hartree–Fock starts, and the elements that they cover."""
 
 from typing import Final
 
 _UP_TO_KRYPTON: Final = ((1, 18), (20, 36))  # potassium is missing
 _AUGMENTED: Final = ((1, 18), (21, 36))
 _SPLIT: Final = ((1, 20), (31, 36), (53, 53))
-_DEF2: Final = ((1, 36),)  # beyond, the core is left to a potential
+_DEF2: Final = ((1, 36),)  # heavier elements use a core potential
 
 COVERED: Final[dict[str, tuple[tuple[int, int], ...]]] = {
     "sto-3g": ((1, 53),), "sto-6g": ((1, 36),), "3-21g": ((1, 55),),
@@ -15,7 +15,7 @@ COVERED: Final[dict[str, tuple[tuple[int, int], ...]]] = {
     "cc-pvdz": _UP_TO_KRYPTON, "cc-pvtz": _UP_TO_KRYPTON, "cc-pvqz": _UP_TO_KRYPTON,
     "aug-cc-pvdz": _AUGMENTED, "aug-cc-pvtz": _AUGMENTED, "aug-cc-pvqz": _AUGMENTED,
 }  # fmt: skip
-"""Of every basis set the first and last nuclear charges of what it covers, as pyscf has it."""
+"""Ranges of nuclear charges that each basis set covers in pyscf."""
 
 AUTO: Final = "auto"
 BASIS_SETS: Final = (AUTO, *COVERED)
@@ -32,7 +32,7 @@ def covers_all(basis: str, charges: tuple[int, ...]) -> bool:
 
 
 def choose(charges: tuple[int, ...], is_diffuse: bool) -> str:
-    """The basis set that "auto" stands for: an augmented one where electrons are far out."""
+    """The basis set for "auto": an augmented one if electrons are diffuse."""
     wanted = ["aug-cc-pvdz"] if is_diffuse else []
     for basis in (*wanted, "cc-pvdz", "6-31g*", "sto-3g", "3-21g"):
         if covers_all(basis, charges):

@@ -1,4 +1,4 @@
-"""The periodic table: symbols in the order of their nuclear charge."""
+"""The periodic table: symbols in the order of nuclear charge."""
 
 _TABLE = """
 H He
@@ -13,7 +13,7 @@ Fr Ra Ac Th Pa U Np Pu Am Cm Bk Cf Es Fm Md No Lr Rf Db Sg Bh Hs Mt Ds Rg Cn Nh 
 SYMBOLS = tuple(_TABLE.split())
 NUCLEAR_CHARGES = {symbol: charge for charge, symbol in enumerate(SYMBOLS, start=1)}
 ISOTOPES = {"D": "deuterium", "T": "tritium"}
-"""Of hydrogen: as symbols of their own in chemistry, but not here, where nuclei do not move."""
+"""Isotopes of hydrogen with their own symbols; not accepted here, because nuclei do not move."""
 
 _RADII = """
 0.31 0.28 1.28 0.96 0.84 0.73 0.71 0.66 0.57 0.58 1.66 1.41 1.21 1.11 1.07 1.05 1.02 1.06 2.03

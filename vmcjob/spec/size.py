@@ -1,6 +1,7 @@
-"""How large a job is: its parameters, and the least that it needs of memory and of a disk.
+"""The size of a job: its parameters, and estimates of memory and disk space.
 
-Closed formulas, for who plans a job has no JAX at hand; a test holds them against flax.
+Closed formulas, because JAX is not available where jobs are planned. A test compares them with
+flax.
 """
 
 import math
@@ -16,16 +17,16 @@ if TYPE_CHECKING:
     from vmcjob.spec.system import System
 
 DEVICE_BYTES: Final = 2**40
-"""Memory that no single device has, by some factor, for years to come."""
+"""More memory than any single device has."""
 SLOTS: Final = 2
-"""Checkpoints that a store keeps."""
+"""Number of checkpoints in a store."""
 ROW_BYTES: Final = 8
-"""Of one number of a series, or of its step."""
+"""Bytes of one number of a series, or of its step."""
 TRAIN_COLUMNS: Final = 14
 EVALUATE_COLUMNS: Final = 8
-"""Of every store, with the steps themselves; tests hold these and the next against the store's."""
+"""Columns of every store, steps included; tests compare these and the next with the store's."""
 MORE_COLUMNS: Final[Mapping[str, int]] = {"sr": 1, "minsr": 4, "spring": 4, "kfac": 1}
-"""Of training, by the kind of its optimizer."""
+"""Further columns of training, by kind of the optimizer."""
 OBSERVED_COLUMNS: Final[Mapping[str, int]] = {
     "components": 8,
     "dipole": 18,
@@ -37,20 +38,20 @@ OBSERVED_COLUMNS: Final[Mapping[str, int]] = {
 }
 """Numbers of one measurement, by the name of the observable."""
 FACTORS: Final = 3
-"""About so many times its parameters are the two factors that K-FAC has of each dense layer."""
+"""Size of the two factors of a dense layer in K-FAC, relative to its parameters (about)."""
 DESCRIPTION_BYTES: Final = 2**15
-"""About what the JSON of a store takes, whatever it holds: nearly all of a tiny run."""
+"""Bytes of the JSON of a store (about), of any run; most of the store of a tiny run."""
 OCCUPIED: Final = (1, 2, 5, 6, 9, 10, 15)
-"""States of one spin in 1s, 2s, 2p, 3s, 3p, 4s, 3d, up to each: later ones are taken for 3d's."""
+"""States of one spin up to 1s, 2s, 2p, 3s, 3p, 4s, 3d; higher states count as 3d."""
 
 
 @dataclass(frozen=True)
 class Size:
-    """Of one run."""
+    """The size of one run."""
 
     parameters: int
-    memory_bytes: int  # at least, of all devices: parameters, and scores and their products
-    store_bytes: int  # about, of all steps: the series, the snapshots, both checkpoints
+    memory_bytes: int  # minimum for all devices: parameters, scores and their products
+    store_bytes: int  # estimate for all steps: series, snapshots, both checkpoints
 
 
 def measure(spec: "JobSpec") -> Size:
@@ -71,7 +72,7 @@ def measure(spec: "JobSpec") -> Size:
 
 
 def count_parameters(ansatz: Ansatz, system: "System") -> int:
-    """Numbers that training moves; of a Slater–Jastrow function, where atoms are ions, about."""
+    """Number of trained parameters; approximate for a Slater–Jastrow function of ions."""
     match ansatz:
         case FermiNet():
             return _count_ferminet(ansatz, system) + (2 if ansatz.jastrow else 0)
@@ -91,17 +92,17 @@ def format_bytes(n_bytes: float) -> str:
 
 
 def _has_scores(optimizer: Optimizer) -> bool:
-    """Whether it keeps the scores of all walkers as a matrix."""
+    """Whether the optimizer keeps the scores of all walkers as a matrix."""
     is_dense = isinstance(optimizer, Sr) and optimizer.scores == "dense"
     return is_dense or isinstance(optimizer, MinSr | Spring)
 
 
 def _memories(optimizer: Optimizer) -> int:
-    """Vectors of parameters that it remembers, or as much, and that a checkpoint holds."""
+    """Size of the optimizer's state in a checkpoint, in vectors of parameters."""
     match optimizer:
         case Adam() | Lamb():
             return 2
-        case Kfac():  # with inverses of the factors, where these are kept
+        case Kfac():  # with inverses of the factors, if they are kept
             return 1 + FACTORS * (1 if optimizer.inverse_period == 1 else 2)
         case Spring():
             return 1
@@ -110,7 +111,7 @@ def _memories(optimizer: Optimizer) -> int:
 
 
 def _count_series(spec: "JobSpec") -> int:
-    """Numbers of all rows of training, of evaluation, and of what is measured now and then."""
+    """Number of values in all rows of training, evaluation and observables."""
     evaluate = spec.evaluate
     observed = sum(OBSERVED_COLUMNS[name] for name in evaluate.observables)
     n_observed = evaluate.steps // evaluate.observe_every * (observed + 1) if observed else 0
@@ -119,18 +120,18 @@ def _count_series(spec: "JobSpec") -> int:
 
 
 def _spins(system: "System") -> list[int]:
-    """Electrons of each spin that has any."""
+    """Numbers of electrons of each spin, without zeros."""
     return [n for n in (system.n_up, system.n_down) if n]
 
 
 def _columns(is_full: bool, system: "System") -> Iterator[int]:
-    """For each spin, orbitals in a determinant."""
+    """For each spin, the number of orbitals in a determinant."""
     for n in _spins(system):
         yield system.n_electrons if is_full else n
 
 
 def _count_orbitals(width: int, ansatz: FermiNet | Psiformer, system: "System") -> int:
-    """An affine map of the features, and two numbers of each nucleus, for every orbital."""
+    """Parameters of one affine map, and two per nucleus, for each orbital."""
     n_orbitals = ansatz.determinants * sum(_columns(ansatz.full_determinants, system))
     return n_orbitals * (width + 1 + 2 * len(system.atoms))
 
@@ -158,7 +159,7 @@ def _count_psiformer(ansatz: Psiformer, system: "System") -> int:
 
 
 def _count_slater(ansatz: SlaterJastrow, system: "System") -> int:
-    """Radial functions, coefficients of atomic functions, and the factor's polynomials."""
+    """Parameters of radial functions, coefficients of atomic functions, and polynomials."""
     share = system.n_up / sum(system.charges)
     momenta = [l for charge in system.charges for l in _momenta(charge, share)]  # noqa: E741
     n_radials = ansatz.functions * len(momenta)
@@ -171,7 +172,7 @@ def _count_slater(ansatz: SlaterJastrow, system: "System") -> int:
 
 
 def _momenta(charge: int, share: float) -> list[int]:
-    """Angular momenta of the subshells around a nucleus: those with electrons, and one more."""
+    """Angular momenta of the subshells of a nucleus: occupied ones, and one more."""
     n_states = max((charge + 1) // 2, math.ceil(charge * share - 1e-9))
     order: tuple[int, ...] = (0, 0, 1, 0, 1, 0, 2)
     n_shells = next((i for i, n in enumerate(OCCUPIED, start=1) if n >= n_states), len(OCCUPIED))

@@ -24,27 +24,27 @@ from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
 NEAREST_NUCLEI_BOHR = 1e-3
-"""Nuclei closer than this are a slip of the pen: two protons would repel with 1000 hartree."""
+"""Closer nuclei are a mistake: two protons would repel each other with 1000 hartree."""
 FAR_BOHR: Final = 6.0
-"""From atom to atom: beyond, hardly any move leads an electron from one to the other."""
+"""Distance of atoms beyond which hardly any move takes an electron from one to the other."""
 MAX_ATOMS: Final = 1000
-"""Of one molecule: ten times what anybody has computed in this way."""
+"""Largest molecule: ten times the largest that was computed with this method."""
 FARTHEST_BOHR = 1e4
-"""Beyond, neighbouring float32 numbers are more than a thousandth of a bohr apart."""
+"""At larger coordinates, neighbouring float32 numbers differ by more than 0.001 bohr."""
 LOWEST_SPIN: Final = -1
-"""Stands for 0 or 1 unpaired electrons, whichever the number of electrons allows."""
+"""Means 0 or 1 unpaired electrons, depending on the number of electrons."""
 
 
 @dataclass(frozen=True)
 class Atom:
-    """A nucleus; its TOML form is the array ``["H", x, y, z]``."""
+    """A nucleus; in TOML the array ``["H", x, y, z]``."""
 
     symbol: str
     position: tuple[float, float, float]  # bohr
 
     @classmethod  # `Any`, because a user may have written anything
     def from_toml(cls, value: Any, path: KeyPath, reader: Reader) -> "Atom | Failure":
-        """Read an atom in the unit of its document; `System` converts it."""
+        """Read an atom in the unit of its document; `System` converts it to bohr."""
         if not isinstance(value, list) or len(value) != 4:
             return reader.refuse(path, f"an atom like {_EXAMPLE}", value)
         symbol = _read_symbol(value[0], (*path, 0), reader)
@@ -56,7 +56,7 @@ class Atom:
 
 
 def _read_symbol(value: Any, path: KeyPath, reader: Reader) -> Any:
-    """The symbol of an element; an isotope's is told whose it is, not what looks like it."""
+    """The symbol of an element; for an isotope of hydrogen, the complaint says so."""
     if isinstance(value, str) and _GHOST.fullmatch(value):
         words = (
             f'"{value}" is a ghost atom, basis functions without a nucleus; there are none here: '
@@ -76,12 +76,12 @@ _GHOST = re.compile(r"@\w+|(X|Xx|Q|Bq|Gh|gh|ghost|Ghost|GHOST)([-:_(\d].*)?")
 _EXAMPLE = '["H", 0.0, 0.0, 1.4]'
 _ELEMENT = Kind(str, (one_of(SYMBOLS, "the symbol of an element"),))
 COORDINATE = Kind(float, (Rule('{} or an expression like "{R/2}"', math.isfinite),))
-"""A coordinate of an atom, in whose place a swept spec may give an expression."""
+"""A coordinate of an atom; a swept spec may give an expression instead."""
 
 
 @dataclass(frozen=True)
 class System:
-    """Nuclei and electrons; positions are in bohr, whatever unit they were given in."""
+    """Nuclei and electrons; positions are converted to bohr."""
 
     atoms: Annotated[
         tuple[Atom, ...],
@@ -98,7 +98,7 @@ class System:
     reference: Annotated[float | None, "an energy to compare with, in hartree"] = None
 
     def __post_init__(self, unit: str) -> None:
-        """Settle what depends on another key: positions in bohr, and the lowest spin."""
+        """Convert positions to bohr, and set the lowest spin."""
         if unit == "angstrom":
             object.__setattr__(self, "atoms", tuple(_in_bohr(atom) for atom in self.atoms))
         if self.spin == LOWEST_SPIN:
@@ -115,7 +115,7 @@ class System:
 
     @property
     def charges(self) -> tuple[int, ...]:
-        """Of the nuclei, in units of e."""
+        """Charges of the nuclei, in units of e."""
         return tuple(NUCLEAR_CHARGES[atom.symbol] for atom in self.atoms)
 
     @property
@@ -143,7 +143,7 @@ class System:
         return bool(left)
 
     def clashes(self) -> Iterator[Clash]:
-        """Nuclei out of reach or on top of each other, and electrons that cannot be."""
+        """Nuclei too far away or too close to each other, and impossible numbers of electrons."""
         for i, atom in enumerate(self.atoms):
             if not max(map(abs, atom.position)) <= FARTHEST_BOHR:
                 message = f"this {atom.symbol} is more than {FARTHEST_BOHR:g} bohr from the origin"
@@ -179,10 +179,10 @@ class System:
 
 
 def _too_near(atoms: Sequence[Atom]) -> Iterator[tuple[int, int]]:
-    """Each atom that is too near to an earlier one, behind that one; in linear time.
+    """Pairs (i, j) of atoms that are too close, in linear time.
 
-    Only of those within reach. Space is cut into cubes: what is too near is in the same one or in
-    one of its neighbours.
+    Atoms out of range are skipped. Space is divided into cubes: atoms that are too close are in the
+    same cube or in neighbouring cubes.
     """
     cubes: dict[tuple[int, int, int], list[int]] = {}
     for j, atom in enumerate(atoms):

@@ -1,8 +1,8 @@
-"""Several runs that have a job together, on one node: each with a supervisor, one for the job.
+"""Several runs that share a job on one node: a supervisor for each run, within one job.
 
-Small systems leave most of a big GPU idle, and many sites give whole GPUs or whole nodes only. What
-happens to the job happens to all of its runs at once: warnings, deadlines, requeues. What happens
-to one run is its own affair: it fails, is cancelled or finishes while the others go on.
+Small systems leave most of a big GPU idle, and many sites only allocate whole GPUs or nodes.
+Warnings, deadlines and requeues of the job concern all its runs. A run fails, is cancelled or
+finishes alone, while the others continue.
 """
 
 import os
@@ -21,23 +21,23 @@ from vmcjob.supervisor.main import Supervisor
 from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Inbox, listen
 
-JOIN_S = 0.2  # how soon a signal is passed on
-LOOK_S = 2.0  # between two looks at who has been cancelled
+JOIN_S = 0.2  # seconds until a signal is passed on
+LOOK_S = 2.0  # seconds between two checks for cancelled runs
 
 
 @dataclass(frozen=True)
 class Pack:
-    """What is pickled for a job of several runs."""
+    """The pickled content of a job with several runs."""
 
     supervisors: tuple[Supervisor, ...]
 
     def __call__(self) -> None:
-        """What submitit calls in a job of SLURM: it ends with the gravest of the exit codes."""
+        """Called by submitit in a job of SLURM; ends with the worst of the exit codes."""
         if code := self.supervise(SlurmJob.from_environment(os.environ)):
             raise SystemExit(code)
 
     def supervise(self, job: BatchContext) -> int:
-        """One attempt of the job; the exit code that the batch system shall see."""
+        """One attempt of the job; returns the exit code for the batch system."""
         with listen() as inbox:
             members = [_Member(s) for s in self.supervisors if not _is_settled(s)]
             shared = SharedJob(job, _Together(len(members)))
@@ -48,7 +48,7 @@ class Pack:
 
 
 class _Together:
-    """Runs of one job, of which the last to end asks for the next attempt of all."""
+    """The runs of one job; the last run to end asks for the next attempt of all."""
 
     def __init__(self, count: int) -> None:
         self._n_at_work = count
@@ -56,13 +56,13 @@ class _Together:
         self._is_requeued = False
 
     def leave(self) -> None:
-        """One run has nobody at work any more."""
+        """Count a run that has ended."""
         with self._has_changed:
             self._n_at_work -= 1
             self._has_changed.notify_all()
 
     def requeue(self, job: BatchContext) -> bool:
-        """Once the others have ended too: a requeue takes the job away from all of them."""
+        """Requeue the job after the other runs have ended, because a requeue ends all of them."""
         with self._has_changed:
             self._has_changed.wait_for(lambda: self._n_at_work <= 0)
             self._is_requeued = self._is_requeued or job.requeue()
@@ -71,40 +71,40 @@ class _Together:
 
 @dataclass(frozen=True)
 class SharedJob:
-    """The job as one of its runs sees it."""
+    """The job from the view of one of its runs."""
 
     job: BatchContext
     together: _Together
 
     @property
     def job_id(self) -> str:
-        """That of all."""
+        """The id of the shared job."""
         return self.job.job_id
 
     @property
     def attempt(self) -> str:
-        """That of all."""
+        """The attempt of the shared job."""
         return self.job.attempt
 
     def rank(self) -> Rank:
-        """Jobs that are shared have one node."""
+        """A shared job has one node, so one rank."""
         return ALONE
 
     def end_time(self, patience_s: float) -> float | None:
-        """That of all."""
+        """The end of the shared job's time."""
         return self.job.end_time(patience_s)
 
     def fate(self) -> Fate | None:
-        """That of all."""
+        """The fate of the shared job."""
         return self.job.fate()
 
     def requeue(self) -> bool:
-        """Ask for another attempt when nobody is at work, and only once."""
+        """Ask for another attempt once, when all runs have ended."""
         _leave_once(self.together)
         return self.together.requeue(self.job)
 
     def resubmit(self, run: RunDir, submission: Submission, folder: Path) -> bool:
-        """Not by itself: its job is not its own."""
+        """Never: a single run cannot submit the shared job again."""
         del run, submission, folder
         return False
 
@@ -130,13 +130,13 @@ class _Member:
         self._thread: threading.Thread | None = None
 
     def start(self, job: SharedJob) -> None:
-        """Begin to supervise it."""
+        """Start the thread that supervises the run."""
         name = self.run.path.name
         self._thread = threading.Thread(target=self._supervise, args=(job,), name=name)
         self._thread.start()
 
     def join(self, timeout_s: float) -> bool:
-        """Wait for its end; whether that has come."""
+        """Wait for the end of the thread; whether it has ended."""
         if self._thread is not None:
             self._thread.join(timeout_s)
         return self._thread is None or not self._thread.is_alive()
@@ -157,7 +157,7 @@ class _Member:
 
 
 def _look_after(members: Sequence[_Member], inbox: Inbox) -> None:
-    """Until all have ended, pass on what SLURM says to all, and to each that it is cancelled."""
+    """Until all runs have ended, pass SLURM's signals on to all, and cancellations to each run."""
     at_work, looks = list(members), 0
     while at_work:
         at_work = [member for member in at_work if not member.join(JOIN_S / len(at_work))]
@@ -175,7 +175,7 @@ def _is_cancelled(run: RunDir) -> bool:
 
 
 def _is_settled(supervisor: Supervisor) -> bool:
-    """Whether its run has come to an end in an earlier attempt of the job, which others repeat."""
+    """Whether the run has ended for good in an earlier attempt of the job."""
     run = RunDir(Path(supervisor.run_dir))
     submission, outcome = run.read_submission(), run.read_outcome()
     if submission is None or outcome is None or outcome.outcome is Outcome.PREEMPTED:

@@ -1,4 +1,4 @@
-"""A launcher process for each submission to this machine, and the slots that they share."""
+"""Launcher processes, one for each submission to this machine, and the slots that they share."""
 
 import json
 import os
@@ -36,21 +36,21 @@ POLL_S = 0.2  # how often a launcher looks for ended workers and free slots
 
 @dataclass(frozen=True)
 class Order:
-    """What a launcher is told to do."""
+    """The instructions to a launcher."""
 
     runs: tuple[Path, ...]
     max_parallel: int
     worker_command: tuple[str, ...]  # the run directory is appended
-    notify: str | None = None  # a command that is told of ends
+    notify: str | None = None  # the user's command for notifications
 
     def to_json(self) -> bytes:
-        """The order as it travels through the launcher's standard input."""
+        """The order as JSON for the launcher's standard input."""
         runs = [str(path) for path in self.runs]
         return json.dumps(vars(self) | {"runs": runs}).encode("ascii")
 
     @classmethod
     def from_json(cls, text: bytes) -> "Order":
-        """The order that was written."""
+        """Read an order from JSON."""
         document = json.loads(text)
         runs = tuple(Path(path) for path in document["runs"])
         command = tuple(document["worker_command"])
@@ -58,10 +58,10 @@ class Order:
 
 
 def start_launcher(root: Path) -> subprocess.Popen[bytes]:
-    """A detached launcher that waits for its order.
+    """Start a detached launcher that waits for its order.
 
-    Without an order it ends and has done nothing. So its pid can be recorded with the runs
-    before anything is launched, and whoever records it may die half-way.
+    Without an order it ends and has done nothing. So its pid is recorded with the runs before
+    anything starts, even if the submitting process dies in between.
     """
     command = [*python_command(), "local-queue", str(root)]
     try:
@@ -84,10 +84,10 @@ def give_order(launcher: subprocess.Popen[bytes], order: Order, root: Path) -> N
 
 
 def serve(root: Path, orders: BinaryIO) -> None:
-    """Be a launcher: read the order, then start each run when it gets a slot, until all ended."""
+    """Be a launcher: read the order, start each run when there is a slot, wait for all."""
     text = orders.read()
     if not text:
-        return  # whoever started us changed their mind
+        return  # the submitting process gave no order
     order = Order.from_json(text)
     runs = [RunDir(path) for path in order.runs]
     # One after the other, beside the runs: no run waits for a command that takes its time.
@@ -99,7 +99,7 @@ def serve(root: Path, orders: BinaryIO) -> None:
 
 
 def _work_on(root: Path, runs: Sequence[RunDir], order: Order) -> Iterator[RunDir]:
-    """Start each run when it gets a slot; each is given when it has ended."""
+    """Start each run when there is a slot; yields each run when it has ended."""
     waiting = deque(runs)
     limits = Limits()
     workers: dict[subprocess.Popen[bytes], RunDir] = {}
@@ -124,7 +124,7 @@ def _work_on(root: Path, runs: Sequence[RunDir], order: Order) -> Iterator[RunDi
                 yield run
                 continue
             worker = _start(root, run, order.worker_command, slot)
-        except RunDirError:  # which its outcome tells
+        except RunDirError:  # recorded in the run's outcome
             yield run
             continue
         finally:
@@ -134,7 +134,7 @@ def _work_on(root: Path, runs: Sequence[RunDir], order: Order) -> Iterator[RunDi
 
 
 def _find_next(waiting: deque[RunDir]) -> RunDir | None:
-    """The first run that waits for nothing but a slot; those that wait in vain are let go of."""
+    """The first run that waits only for a slot; runs that wait in vain are dropped."""
     for run in list(waiting):
         try:
             if not run.open_waits:
@@ -147,10 +147,10 @@ def _find_next(waiting: deque[RunDir]) -> RunDir | None:
 
 
 def _is_next(root: Path, run: RunDir) -> bool:
-    """Whether nobody else's run has waited longer: first come, first served.
+    """Whether no run of other launchers has waited longer: first come, first served.
 
-    Looked up only when there is a free slot. A launcher that is gone, or on another host, where
-    it has slots of its own to wait for, holds nobody up.
+    Checked only when there is a free slot. Launchers that have ended, or that run on another host
+    with its own slots, do not count.
     """
     ours = run.read_submission()
     if ours is None or ours.launcher != Process.of_pid(os.getpid()):
@@ -176,10 +176,10 @@ def _is_next(root: Path, run: RunDir) -> bool:
 def _start(
     root: Path, run: RunDir, command: tuple[str, ...], slot: int
 ) -> subprocess.Popen[bytes] | None:
-    """Start a run's worker if it is still ours to start.
+    """Start a run's worker, if the run still belongs to this submission.
 
-    The worker inherits the slot's lock, so the slot stays taken as long as the worker lives,
-    even when this launcher is killed. RunDirError if it could not be started, which is noted.
+    The worker inherits the lock of the slot. So the slot stays taken as long as the worker lives,
+    even if this launcher is killed. RunDirError, which is recorded, if it cannot be started.
     """
     with queue_lock(root, patience_s=float("inf")):
         submission = run.read_submission()
@@ -217,7 +217,7 @@ def _start(
 
 
 def _take_slot(root: Path, n_slots: int) -> int | None:
-    """The locked file of a free slot, None when all are taken."""
+    """The locked file of a free slot; None if all are taken."""
     folder = slot_folder() or lock_folder(root)
     for number in range(n_slots):
         descriptor = open_lock(folder / f"slot-{number}")
@@ -228,9 +228,10 @@ def _take_slot(root: Path, n_slots: int) -> int | None:
 
 
 def slot_folder() -> Path | None:
-    """Where the slots of this user on this machine are, whatever the runs root.
+    """The folder of this user's slots on this machine, for all runs roots.
 
-    A home may be on many machines. None where nothing can be written: then a root has its own.
+    A home directory may be shared by many machines. None if nothing can be written; then each runs
+    root has its own slots.
     """
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path("~/.cache").expanduser())
     folder = cache / "vmcjob" / "slots" / host_name()

@@ -1,4 +1,4 @@
-"""What a run's job leaves in the folder of its submission: its script, and its own logs."""
+"""Files of a run's job in the folder of its submission: the script and the job's logs."""
 
 import os
 import pickletools
@@ -9,11 +9,11 @@ from vmcjob.errors import NotFoundError, RunDirError
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.scheduler.folders import job_folder
 
-NAME = "slurm"  # of the backend, and of the folder below a runs root
+NAME = "slurm"  # name of the backend, and of its folder below a runs root
 
 
 def find_script(run: RunDir) -> Path | None:
-    """The script that sbatch got for the run's latest job; None if there is none."""
+    """The script of the run's latest job; None if there is none."""
     job = _job(run)
     if job is None:
         return None
@@ -23,10 +23,10 @@ def find_script(run: RunDir) -> Path | None:
 
 
 def adopt(run: RunDir, submission: Submission, job_id: str) -> None:
-    """Give a job what it waits for: SLURM took it, and submitit has never heard of its id.
+    """Provide a job with its request, if SLURM took it but submitit did not learn its id.
 
-    submitit names request and script after the id once it knows it; a job that does not find its
-    request ends after a minute. Nothing is unpickled here.
+    submitit names request and script after the id. A job without its request ends after a minute.
+    Nothing is unpickled here.
     """
     folder = _folder(run, submission)
     requested = folder / f"{job_id}_submitted.pkl"
@@ -43,7 +43,7 @@ def adopt(run: RunDir, submission: Submission, job_id: str) -> None:
 
 
 def clear_requests(folder: Path) -> None:
-    """Remove what submitit has written for a submission that SLURM did not take."""
+    """Remove the files that submitit wrote for a submission that SLURM did not take."""
     for path in (*folder.glob("*.pkl"), *folder.glob(".submission_file_*.sh")):
         if not path.stem.endswith("_submitted"):
             with suppress(OSError):
@@ -51,7 +51,7 @@ def clear_requests(folder: Path) -> None:
 
 
 def _is_request(path: Path, run: RunDir) -> bool:
-    """Whether what is pickled there names the run's directory."""
+    """Whether the pickled request names the run's directory."""
     try:
         return any(word == str(run.path) for _, word, _ in pickletools.genops(path.read_bytes()))
     except ValueError:  # cut short
@@ -59,9 +59,9 @@ def _is_request(path: Path, run: RunDir) -> bool:
 
 
 def find_logs(run: RunDir, rank: int | None) -> list[Path]:
-    """The files that SLURM and submitit write for the run's latest job.
+    """The log files of SLURM and submitit for the run's latest job.
 
-    NotFoundError if there is none yet.
+    NotFoundError if there are none yet.
     """
     found = _logs(run, rank)
     if not found:
@@ -73,12 +73,12 @@ def find_logs(run: RunDir, rank: int | None) -> list[Path]:
 
 
 def has_logs(run: RunDir) -> bool:
-    """Whether the run's latest job has begun: its first act is to open them."""
+    """Whether the run's latest job has begun: it first opens its logs."""
     return bool(_logs(run, None))
 
 
 def _logs(run: RunDir, rank: int | None) -> list[Path]:
-    """What there is of the logs of the run's latest job."""
+    """The existing logs of the run's latest job."""
     found: list[Path] = []
     if job := _job(run):
         folder, job_id = job
@@ -89,7 +89,7 @@ def _logs(run: RunDir, rank: int | None) -> list[Path]:
 
 
 def _job(run: RunDir) -> tuple[Path, str] | None:
-    """Folder and id of the run's latest job; None if it was never given to SLURM."""
+    """Folder and id of the run's latest job; None if it was never submitted to SLURM."""
     submission = run.read_submission()
     if submission is None or submission.scheduler != NAME or submission.job_id is None:
         return None
