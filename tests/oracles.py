@@ -35,9 +35,9 @@ def natural_gradient(
     log_psi: LogPsi, params: object, r: Array, e_loc: Array, damping: float
 ) -> np.ndarray:
     """(S + λ)⁻¹ g by explicit scores and a direct solve."""
-    gradient_of = jax.jit(jax.grad(log_psi))
-    rows = [ravel_pytree(gradient_of(params, walker))[0] for walker in r]
-    scores = np.stack([np.asarray(row, np.float64) for row in rows])
+    gradient_of = jax.grad(log_psi)
+    rows = jax.jit(jax.vmap(lambda walker: ravel_pytree(gradient_of(params, walker))[0]))(r)
+    scores = np.array(rows, np.float64)
     scores -= scores.mean(axis=0)
     deviations = np.asarray(e_loc, np.float64) - np.asarray(e_loc, np.float64).mean()
     overlap = scores.T @ scores / len(scores)

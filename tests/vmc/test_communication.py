@@ -114,7 +114,11 @@ def test_a_round_of_conjugate_gradients_exchanges_vectors_only(network: str) -> 
     assert largest(case, "all-to-all", in_loops=True) == 0
 
 
-@pytest.mark.parametrize("numbers", [(N_DEVICES, 32), (64, 512)], ids=["whole", "part"])
+@pytest.mark.parametrize(
+    "numbers",
+    [(N_DEVICES, 32), (64, 128), pytest.param((64, 512), marks=pytest.mark.full_matrix)],
+    ids=["whole", "part", "part of very many"],
+)
 def test_more_devices_are_not_spoken_to_more_often(numbers: tuple[int, int]) -> None:
     """With so few walkers that all of the Gram matrix is needed; where a part of it is tried."""
     assert (numbers[0] * N_OWN < MIN_WALKERS) is (numbers[1] * N_OWN < MIN_WALKERS)

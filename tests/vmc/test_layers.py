@@ -22,6 +22,7 @@ from vmcjob.vmc.system import System
 
 LITHIUM_HYDRIDE = System(((0.0, 0.0, 0.0), (0.0, 0.0, 3.015)), (3, 1), 2, 2)
 N_WALKERS = 12
+MANY_WAYS = "in many ways"
 
 
 def in_many_ways(params: Params, r: Array) -> Array:
@@ -62,7 +63,7 @@ def functions() -> dict[str, Callable[[], tuple[LogPsi, Params]]]:
     return {
         "ferminet": partial(of_net, small_ferminet),
         "psiformer": partial(of_net, small_psiformer),
-        "in many ways": lambda: (in_many_ways, parameters_of_many_ways()),
+        MANY_WAYS: lambda: (in_many_ways, parameters_of_many_ways()),
     }
 
 
@@ -91,7 +92,7 @@ def test_factors_multiplied_are_the_gradient(function) -> None:
         leaf = kernel.to_leaf(a.T @ b)
         np.testing.assert_array_equal(kernel.to_leaf(kernel.to_matrix(leaf)), leaf)
         leaves.insert(kernel.leaf, leaf)
-    expected = jax.tree.leaves(jax.grad(log_psi)(params, r))
+    expected = jax.tree.leaves(jax.jit(jax.grad(log_psi))(params, r))
     for found, exact in zip(leaves, expected, strict=True):
         np.testing.assert_allclose(found, exact, rtol=1e-10, atol=1e-12)
 
@@ -105,9 +106,18 @@ def test_which_products_are_left() -> None:
     assert left == {"heads", "mapped", "merging", "transposed"}
 
 
+# Devices and chunks do not depend on the wave function: one has all cases, the others have one.
+SHARED = [
+    pytest.param(
+        name, *n, marks=() if name == MANY_WAYS or n == (3, 4) else pytest.mark.full_matrix
+    )
+    for name in functions()
+    for n in ((1, 1), (1, 4), (3, 1), (3, 4))
+]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("n_devices", [1, 3])
-@pytest.mark.parametrize("n_chunks", [1, 4])
+@pytest.mark.parametrize(("function", "n_devices", "n_chunks"), SHARED, indirect=["function"])
 def test_products_are_those_of_the_matrix(function, n_devices, n_chunks, monkeypatch) -> None:
     """Centred over the walkers of all devices, for which an axis of vmap stands."""
     log_psi, params = function
@@ -116,7 +126,7 @@ def test_products_are_those_of_the_matrix(function, n_devices, n_chunks, monkeyp
     if n_chunks > 1:
         monkeypatch.setattr("vmcjob.vmc.scores.CHUNK_BYTES", 8 * flat.size * N_WALKERS // n_chunks)
         monkeypatch.setattr("vmcjob.vmc.centred_scores.CHUNK_BYTES", 1 << 14)
-    matrix = np.asarray(score_matrix(log_psi, params, r))
+    matrix = np.asarray(jax.jit(partial(score_matrix, log_psi))(params, r))
     matrix = (matrix - matrix.mean(0)) * 0.5
     v, w = (np.random.default_rng(2).normal(size=n) for n in (flat.size, N_WALKERS))
 
@@ -138,8 +148,18 @@ def test_products_are_those_of_the_matrix(function, n_devices, n_chunks, monkeyp
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_devices", [1, 2, 4])
-@pytest.mark.parametrize("condition", [1e4, 1e7])
+@pytest.mark.parametrize(
+    ("n_devices", "condition"),
+    [
+        (1, 1e7),
+        (4, 1e4),
+        (4, 1e7),
+        *(
+            pytest.param(*case, marks=pytest.mark.full_matrix)
+            for case in ((1, 1e4), (2, 1e4), (2, 1e7))
+        ),
+    ],
+)
 def test_directions_in_float32_are_those_of_float64(n_devices, condition) -> None:
     """Though factors are not centred: to 1e-4, as with scores that are."""
     params = parameters_of_many_ways()
