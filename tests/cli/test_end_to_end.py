@@ -23,6 +23,8 @@ atoms = [["H", 0.0, 0.0, 0.0]]
 [ansatz]
 determinants = 1
 layers = 1
+one_electron_width = 8
+two_electron_width = 4
 [sampler]
 walkers = 32
 warmup = 4
@@ -83,6 +85,7 @@ def test_a_killed_run_is_dead_and_continues_when_submitted_again(shell):
     assert events == ["start", "lost", "start", "end"]
 
 
+@pytest.mark.full_matrix  # tests/cluster/test_container.py asks as much of an image
 def test_a_rerun_with_cached_programs_ends_with_the_same_numbers(shell):
     """What the compile cache of an image does, here without an image."""
     cache = shell.cwd / "cache"
