@@ -2,17 +2,24 @@
 
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from tests.runs import make_run
 from tests.test_supervisor import WORKER, slurm
+from vmcjob.cli.show import run_facts
+from vmcjob.errors import SchedulerError
 from vmcjob.protocol import OUT_OF_MEMORY
-from vmcjob.resources import DEFAULT_RETRIES, Retries
+from vmcjob.resources import DEFAULT_RETRIES, Request, Retries
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
+from vmcjob.scheduler.slurm.script import Options
+from vmcjob.site import Slurm
+from vmcjob.spec import parse_spec
 from vmcjob.status import State, examine
-from vmcjob.supervisor import SlurmJob, Supervisor
+from vmcjob.supervisor import HostMemory, SlurmJob, Supervisor
 from vmcjob.supervisor.endings import Attempt, conclude
+from vmcjob.supervisor.memory import Growth, find_growth
 from vmcjob.supervisor.retries import Cause, cause_of_silence, is_out_of_memory, try_again
 
 __all__ = ["slurm"]
@@ -164,6 +171,129 @@ def test_a_run_without_memory_begins_again_only_where_that_is_asked_for(run, slu
     assert examine(run).message == (
         "it had too little memory 3 times, and retries.out_of_memory is 2; vmcjob resume goes on"
     )
+
+
+GROWING = Retries(out_of_memory=5, memory_factor=1.5, memory_ceiling="30GB")
+
+
+@pytest.fixture
+def folder(tmp_path, slurm) -> Path:
+    """Where the job was submitted from, with an sbatch that takes everything as job 31."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    for job in ("22", "31"):
+        (folder / f"{job}_submission.sh").write_text("#SBATCH --mem=16GB\n")
+        (folder / f"{job}_3_submitted.pkl").write_text("request")
+    slurm.make("sbatch", "31\n")
+    return folder
+
+
+def lack_memory(
+    run: RunDir, memory: HostMemory, retries: Retries = GROWING, *, has_gpus: bool = False
+) -> int:
+    """The end of an attempt whose worker the kernel has killed."""
+    run.clear_outcome()
+    attempt = Attempt(run, JOB, 1, KILL, None, has_moved=True, retries=retries)
+    return conclude(replace(attempt, memory=memory, has_gpus=has_gpus))
+
+
+def test_a_run_without_memory_asks_for_more_in_a_new_job_up_to_a_ceiling(run, slurm, folder):
+    """A requeue keeps the memory of a job, and the run would lack it again."""
+    memory = HostMemory(str(folder), "16GB")
+    for asked_mb in (24576, 30720):
+        assert lack_memory(run, memory) == STOPPED
+        given = run.read_submission()
+        assert given is not None
+        assert (given.job_id, given.memory_mb) == ("31_3", asked_mb)
+        assert f"--array=3 --job-name=h2-abc --mem={asked_mb}M " in slurm.calls("sbatch")[-1]
+        assert run_facts(examine(run), run.read_record())["memory"] == (
+            f"{asked_mb // 1024}GB per node, grown after a lack of memory"
+        )
+    assert told(run) == [
+        ("retry", "1 of 5: it had too little memory; asks for 24GB in place of 16GB"),
+        ("retry", "2 of 5: it had too little memory; asks for 30GB in place of 24GB"),
+    ]
+    assert lack_memory(run, memory) == 9
+    assert examine(run).message == (
+        "it had too little memory with 30GB per node, and retries.memory_ceiling allows no more; "
+        "raise it, or use fewer sampler.walkers, and submit the spec again"
+    )
+    assert len(slurm.calls("sbatch")) == 2
+    assert slurm.calls("scontrol") == [], "nothing is requeued"
+
+
+@pytest.mark.parametrize("why", ["on a device", "of unknown size", "of a whole node", "no factor"])
+def test_memory_that_cannot_grow_is_asked_for_again_as_it_was(run, slurm, folder, monkeypatch, why):
+    """Memory of a device is met within the run, by smaller chunks."""
+    monkeypatch.delenv("SLURM_MEM_PER_NODE", raising=False)
+    asked = {"of unknown size": None, "of a whole node": "0"}.get(why, "16GB")
+    retries = replace(GROWING, memory_factor=None) if why == "no factor" else GROWING
+    if why != "on a device":
+        assert lack_memory(run, HostMemory(str(folder), asked), retries) == STOPPED
+    else:
+        run.write_outcome(LACKING)
+        attempt = Attempt(run, JOB, 1, 1, None, has_moved=True, retries=retries, has_gpus=True)
+        assert conclude(replace(attempt, memory=HostMemory(str(folder), asked))) == STOPPED
+    assert slurm.calls("sbatch") == []
+    assert slurm.calls("scontrol") == ["requeue 22_3"]
+
+
+def test_memory_that_the_cluster_has_given_unasked_grows_too(run):
+    given = run.read_submission()
+    growth = find_growth(HostMemory("/"), GROWING, given, {"SLURM_MEM_PER_NODE": "1000"})
+    assert growth == Growth(1000, 1500)
+
+
+def test_a_job_that_slurm_does_not_take_is_told_and_the_record_is_as_before(
+    run, slurm, folder, monkeypatch
+):
+    before = run.read_submission()
+    slurm.make("sbatch", code=1, error="sbatch: error: Memory specification can not be satisfied\n")
+    lack_memory(run, HostMemory(str(folder), "16GB"))
+    assert run.read_submission() == before
+    row = examine(run)
+    assert row.state is State.FAILED
+    assert "SLURM took no job that asks for 24GB in place of 16GB" in row.message
+
+
+def test_a_busy_controller_is_asked_once_more_from_within_a_job(run, slurm, folder, monkeypatch):
+    """A job that was taken without an answer is found, and it is this element's, no other's."""
+    monkeypatch.setattr("vmcjob.supervisor.resubmit.PAUSES_S", (0.0, 0.0))
+    slurm.make("sbatch", code=1, error="sbatch: error: Socket timed out on send/recv operation\n")
+    slurm.make("squeue", "22_3\n30_5\n31_3\n")
+    assert lack_memory(run, HostMemory(str(folder), "16GB")) == STOPPED
+    given = run.read_submission()
+    assert given is not None
+    assert (given.job_id, given.memory_mb) == ("31_3", 24576)
+    assert len(slurm.calls("sbatch")) == 1
+    slurm.make("squeue", "22_3\n30_5\n")
+    assert lack_memory(run, HostMemory(str(folder), "16GB")) == 9
+    assert len(slurm.calls("sbatch")) == 1 + 3
+
+
+@pytest.mark.parametrize(
+    ("text", "request_", "words"),
+    [
+        ("", Request(), None),
+        ('mem = "16GB"', Request(), None),
+        ('mem = "31GB"', Request(), "memory_ceiling is below the memory that is asked for, 31GB"),
+        ("runs_per_job = 2\ngpus = 0", Request(), "set resources.runs_per_job = 1"),
+        ("", Request(mem="0"), "all memory of a node is asked for already"),
+        ("", Request(extra=("mem-per-cpu=2G",)), "ask for --mem in place of"),
+    ],
+)
+def test_memory_that_could_not_grow_is_said_before_the_job_is_submitted(text, request_, words):
+    spec = f"name = 'h'\nsystem.atoms = [['H', 0, 0, 0]]\n[resources]\n{text}\n"
+    (point,) = parse_spec(spec, "h.toml").points
+    options = Options(point.spec.resources, request_, Slurm(), GROWING)
+    if words is None:
+        options.check_growth()
+    else:
+        with pytest.raises(SchedulerError, match=words):
+            options.check_growth()
+    options = replace(options, retries=Retries(memory_factor=2.0))
+    with pytest.raises(SchedulerError, match=r"set retries\.out_of_memory too"):
+        options.check_growth()
 
 
 def test_a_spec_has_the_last_word_on_retries(run):

@@ -33,6 +33,11 @@ def wall_time_s(text: str) -> float:
     return float(((int(days or 0) * 24 + hours) * 60 + minutes) * 60 + seconds)
 
 
+def format_memory(megabytes: int) -> str:
+    """An amount of memory as sbatch reads it, in gigabytes where these are whole."""
+    return f"{megabytes}MB" if megabytes % 1024 else f"{megabytes // 1024}GB"
+
+
 def memory_mb(text: str) -> int:
     """Megabytes of an amount of memory, 1024 of them to a gigabyte as in SLURM; 0 for `"0"`."""
     if text == ALL_MEMORY:
@@ -62,6 +67,14 @@ class Retries:
         int | None,
         between(0, 1000),
         "times that it begins again at its last commit where memory was lacking; 0",
+    ] = None
+    memory_factor: Annotated[
+        float | None,
+        between(1.1, 10.0),
+        "by which each such attempt asks for more memory per node, in a new job; 1",
+    ] = None
+    memory_ceiling: Annotated[
+        str | None, MEMORY, "the most memory per node to ask for then; no limit"
     ] = None
 
     def over(self, others: "Retries") -> "Retries":

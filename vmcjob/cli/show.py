@@ -134,6 +134,7 @@ def run_facts(row: "Row", record: "Record") -> dict[str, str]:
         "point": format_point(row.point),
         "seed": str(row.seed),
         "job": row.job_id or "",
+        "memory": _format_growth(row.run),
         "used": format_usage(read_usage(row)),
         "budget": describe(row.run.path.parent, group) if group else "",
         "created": f"{format_time(record.created)}, by vmcjob {record.vmcjob_version}",
@@ -141,6 +142,16 @@ def run_facts(row: "Row", record: "Record") -> dict[str, str]:
         "spec file": record.source,
         "directory": str(row.run.path),
     }
+
+
+def _format_growth(run: "RunDir") -> str:
+    """The memory that the run's job asks for, if it has grown."""
+    from vmcjob.resources import format_memory
+
+    submission = run.read_submission()
+    if submission is None or submission.memory_mb is None:
+        return ""
+    return f"{format_memory(submission.memory_mb)} per node, grown after a lack of memory"
 
 
 def read_usage(row: "Row") -> "Usage | None":

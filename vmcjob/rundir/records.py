@@ -89,6 +89,7 @@ class Submission:
     cancelled_at: float | None = None
     place: int | None = None  # index among the runs that share this job
     waits_for: Mapping[str, Any] | None = None  # RESULTS or END of other runs, by their ids
+    memory_mb: int | None = None  # per node, if the job asks for more than its script
 
     @property
     def is_job(self) -> bool:

@@ -3,8 +3,18 @@
 from vmcjob.supervisor.contract import BatchContext, Fate
 from vmcjob.supervisor.endings import note_end
 from vmcjob.supervisor.main import Supervisor
+from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.pack import Pack
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.slurm import SlurmJob
 
-__all__ = ["BatchContext", "Fate", "Pack", "Share", "SlurmJob", "Supervisor", "note_end"]
+__all__ = [
+    "BatchContext",
+    "Fate",
+    "HostMemory",
+    "Pack",
+    "Share",
+    "SlurmJob",
+    "Supervisor",
+    "note_end",
+]

@@ -12,6 +12,7 @@ from vmcjob.rank import Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
 from vmcjob.rundir import SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.supervisor.contract import BatchContext, Fate, say
+from vmcjob.supervisor.memory import HostMemory, find_growth, submit_larger
 from vmcjob.supervisor.policy import (
     Decision,
     Happened,
@@ -23,7 +24,13 @@ from vmcjob.supervisor.policy import (
     is_cut_short,
     next_step,
 )
-from vmcjob.supervisor.retries import Cause, cause_of_stop, is_out_of_memory, try_again
+from vmcjob.supervisor.retries import (
+    Cause,
+    cause_of_stop,
+    give_up_memory,
+    is_out_of_memory,
+    try_again,
+)
 
 PATIENCE_S = 30.0  # for a batch system that has yet to notice that a node was lost
 BROUGHT_BACK = "a node was lost; its job is started again, and goes on from the last commit"
@@ -79,6 +86,8 @@ class Attempt:
     notify: str | None = None  # a command that is told of the run's end
     retries: Retries = DEFAULT_RETRIES
     n_ranks: int = 1
+    memory: HostMemory | None = None  # where a new job may ask for more
+    has_gpus: bool = False
 
 
 def conclude(attempt: Attempt, folder: str | None = None) -> int:
@@ -150,17 +159,29 @@ def _is_brought_back(attempt: Attempt) -> bool:
 
 
 def _gets_memory(attempt: Attempt, outcome: OutcomeRecord | None) -> bool:
-    """Whether a run that lacked memory goes on in another attempt of its job."""
+    """Whether a run that lacked memory goes on, in another attempt of its job or in a new job."""
     run, submission, code = attempt.run, attempt.run.read_submission(), attempt.returncode
     is_asked_for = bool(attempt.retries.out_of_memory) and not _is_cancelled(run)
     is_without = is_out_of_memory(as_signal(code), attempt.reason, outcome)
     if submission is None or not (is_asked_for and is_without):
         return False
-    if ended := try_again(run, submission, Cause.OUT_OF_MEMORY, attempt.retries):
+    is_on_device = outcome is not None and attempt.has_gpus
+    growth = None if is_on_device else find_growth(attempt.memory, attempt.retries, submission)
+    if growth is not None and not growth.is_possible:
+        run.write_outcome(give_up_memory(run, submission, growth.before))
+        return False
+    note = f"; {growth}" if growth else ""
+    if ended := try_again(run, submission, Cause.OUT_OF_MEMORY, attempt.retries, note):
         run.write_outcome(ended)
         return False
-    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=SHORT_OF_MEMORY))
-    return _requeue(attempt.job) is Fate.RETURNING
+    run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=SHORT_OF_MEMORY + note))
+    if growth is None or attempt.memory is None:
+        return _requeue(attempt.job) is Fate.RETURNING
+    if submit_larger(attempt.job, run, submission, growth, attempt.memory.folder):
+        return True
+    message = f"had too little memory, and SLURM took no job that {growth}; vmcjob resume goes on"
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
+    return False
 
 
 def _come_back(attempt: Attempt, folder: str | None) -> bool:

@@ -42,6 +42,7 @@ from vmcjob.supervisor.endings import (
     note_loss,
     progress,
 )
+from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.slurm import SlurmJob
@@ -68,6 +69,7 @@ class Supervisor:
     share: Share | None = None  # of a job that it has together with other runs
     notify: str | None = None  # a command that is told of the run's end
     retries: Retries = DEFAULT_RETRIES
+    memory: HostMemory | None = None  # where a new job may ask for more
 
     def __call__(self) -> None:
         """What submitit calls in a job of SLURM: the process ends with the worker's exit code."""
@@ -118,8 +120,8 @@ class Supervisor:
         after = progress(run)
         has_moved = after is not None and after != before
         ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
-        is_contained = self.image is not None
-        attempt = Attempt(*ended, is_contained, self.notify, self.retries, rank.count)
+        how = self.image is not None, self.notify, self.retries, rank.count
+        attempt = Attempt(*ended, *how, self.memory, self.has_gpus)
         return conclude(attempt, self.folder)
 
     def _why_not_begun(self, run: RunDir, submission: Submission | None) -> int | None:

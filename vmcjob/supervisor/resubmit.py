@@ -8,15 +8,19 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.slurm_environment import is_away, is_busy
 from vmcjob.supervisor.contract import say
 from vmcjob.supervisor.programs import QUERY_TIMEOUT_S, start
+
+PAUSES_S = (2.0, 10.0, 20.0)  # a job that is ended has half a minute of grace, by default
+UNKNOWN = "unknown"  # whether SLURM has taken a job
 
 
 def resubmit(run: RunDir, submission: Submission, job_id: str, folder: Path) -> bool:
     """Have the run's script done once more, in a job of its own; False if SLURM refuses.
 
-    Job name and index stay, and with them the request that is pickled for the job: the new job
-    needs a copy of it under its own id, which it waits for. A crash after sbatch leaves a job that
+    Job name and index stay. The new job waits for a copy of the pickled request under its own id.
+    A crash after sbatch leaves a job that
     is found by its name, and the next submission gives it what it waits for.
     """
     array, _, index = job_id.partition("_")
@@ -33,7 +37,12 @@ def resubmit(run: RunDir, submission: Submission, job_id: str, folder: Path) -> 
     script = folder / f"{array}_submission.sh"
     try:
         run.write_submission(waiting)
-        number = _submit_script(script, f"--job-name={submission.job_name}", index=index)
+        options = [f"--job-name={submission.job_name}"]
+        if submission.memory_mb is not None:
+            options.append(f"--mem={submission.memory_mb}M")
+        number = _submit_once(script, options, array, index)
+        if number is UNKNOWN:  # the next submission finds the job by its name, if there is one
+            return False
         if number is None:
             run.write_submission(submission)
             return False
@@ -55,12 +64,37 @@ def _copy(source: Path, target: Path) -> None:
     os.replace(partial, target)
 
 
-def _submit_script(script: Path, *options: str, index: str = "") -> str | None:
-    """Give sbatch a script, of an array one element; the new job's number, None if it refuses."""
+def _submit_once(script: Path, options: list[str], array: str, index: str) -> str | None:
+    """Give sbatch a script, again while SLURM is busy; the number of the new job.
+
+    None if SLURM refuses. Before each further try, SLURM is asked whether it has the job already;
+    UNKNOWN if it does not say.
+    """
     element = [f"--array={index}"] if index else []
-    done = start(("sbatch", "--parsable", *element, *options, str(script)), QUERY_TIMEOUT_S)
+    command = ("sbatch", "--parsable", *element, *options, str(script))
+    for pause_s in (*PAUSES_S, None):
+        done = start(command, QUERY_TIMEOUT_S)
+        if done is not None and done.returncode == 0:
+            lines = [line.partition(";")[0] for line in done.stdout.splitlines()]
+            return next((line for line in reversed(lines) if line.isdigit()), None)
+        answer = done.stderr.strip() if done else "no answer within a minute"
+        say(f"sbatch: {answer}")
+        if not (is_busy(answer) or is_away(answer)):
+            return None
+        if pause_s is not None:
+            time.sleep(pause_s)
+        if found := _find_later(options[0].removeprefix("--job-name="), array, index):
+            return found
+    return None
+
+
+def _find_later(name: str, array: str, index: str) -> str | None:
+    """The number of the job that came after this one for the same run; None if SLURM has none."""
+    command = ("squeue", "--noheader", "--array", "--states=all", f"--name={name}")
+    done = start((*command, "--format=%i"), QUERY_TIMEOUT_S)
     if done is None or done.returncode != 0:
-        say(f"sbatch: {done.stderr.strip() if done else 'no answer'}")
-        return None
-    lines = [line.partition(";")[0] for line in done.stdout.splitlines()]
-    return next((line for line in reversed(lines) if line.isdigit()), None)
+        return UNKNOWN
+    ids = [line.strip().partition("_") for line in done.stdout.splitlines()]
+    numbers = [int(number) for number, _, place in ids if place == index and number.isdigit()]
+    later = max((number for number in numbers if number > int(array)), default=0)
+    return str(later) if later else None

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from vmcjob.protocol import OUT_OF_MEMORY
-from vmcjob.resources import Retries
+from vmcjob.resources import Retries, format_memory
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.supervisor.contract import Fate
 
@@ -31,11 +31,11 @@ WORDS = {
 
 
 def try_again(
-    run: RunDir, submission: Submission, cause: Cause, limits: Retries
+    run: RunDir, submission: Submission, cause: Cause, limits: Retries, note: str = ""
 ) -> OutcomeRecord | None:
     """Note a retry, None if the run may have it; else how it has ended instead.
 
-    Counted are those since the run was submitted by somebody.
+    Counted are those since the run was submitted by somebody. The history has the `note` too.
     """
     before = _count(run.read_attempts(), submission, cause)
     limit: int | None = getattr(limits, cause)
@@ -44,7 +44,9 @@ def try_again(
     how, number = WORDS[cause], {"submission": submission.number}
     if limit is None or before < limit:
         of_how_many = "" if limit is None else f" of {limit}"
-        run.append_attempt(RETRY, cause=cause, how=f"{before + 1}{of_how_many}: {how}", **number)
+        run.append_attempt(
+            RETRY, cause=cause, how=f"{before + 1}{of_how_many}: {how}{note}", **number
+        )
         return None
     run.append_attempt(GAVE_UP, cause=cause, how=how, **number)
     times = "once" if before == 0 else f"{before + 1} times"
@@ -53,6 +55,17 @@ def try_again(
     return OutcomeRecord(
         outcome=Outcome.PREEMPTED if is_stopped else Outcome.FAILED, message=message
     )
+
+
+def give_up_memory(run: RunDir, submission: Submission, asked_mb: int) -> OutcomeRecord:
+    """Note that a run lacks memory with all that it may ask for, and how it has ended."""
+    how, cause = WORDS[Cause.OUT_OF_MEMORY], Cause.OUT_OF_MEMORY
+    run.append_attempt(GAVE_UP, cause=cause, how=how, submission=submission.number)
+    message = (
+        f"{how} with {format_memory(asked_mb)} per node, and retries.memory_ceiling allows no "
+        "more; raise it, or use fewer sampler.walkers, and submit the spec again"
+    )
+    return OutcomeRecord(outcome=Outcome.FAILED, message=message)
 
 
 def has_given_up(history: History, submission: Submission) -> bool:

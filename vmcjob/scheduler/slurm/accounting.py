@@ -73,7 +73,7 @@ class WallLimits:
 
 
 def read_wall_limits() -> WallLimits | None:
-    """The limits of the accounting; None where there is none, or its limits are not enforced."""
+    """The limits of the accounting; None if SLURM enforces no limits."""
     try:
         if not _ENFORCED.search(commands.call("scontrol", "show", "config")):
             return None

@@ -18,7 +18,7 @@ from vmcjob.scheduler.folders import job_folder, make_job_name
 from vmcjob.scheduler.slurm import commands
 from vmcjob.scheduler.slurm.jobfiles import NAME
 from vmcjob.scheduler.slurm.script import Options, render
-from vmcjob.supervisor import Pack, Share, Supervisor
+from vmcjob.supervisor import HostMemory, Pack, Share, Supervisor
 
 MAX_FILES = 300  # of one finished run
 DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
@@ -139,7 +139,15 @@ class Array:
             share=share,
             notify=self.notify,
             retries=self.options.retries,
+            memory=self._memory if share is None else None,
         )
+
+    @property
+    def _memory(self) -> HostMemory | None:
+        """What a new job starts from that asks for more memory; None where none is to."""
+        if self.options.retries.memory_factor is None:
+            return None
+        return HostMemory(str(self.folder), self.options.first("mem"))
 
     def command(self, run: RunDir) -> tuple[str, ...]:
         """What starts the worker of a run on its compute host."""
@@ -219,6 +227,7 @@ def options_of(task: Task, submission: SubmissionOptions) -> Options:
     retries = task.spec.retries.over(site.retries)
     options = Options(task.spec.resources, submission.request, site.slurm, retries)
     options.extra()
+    options.check_growth()
     return options
 
 

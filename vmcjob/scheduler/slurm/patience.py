@@ -37,7 +37,7 @@ class Patience:
 
 
 def ask_patiently(ask: Callable[[], T]) -> T:
-    """The answer to a question that changes nothing; SchedulerError if there is none in time.
+    """The answer to a question that changes nothing; SchedulerError if SLURM stays busy.
 
     A controller that is away is not waited for: there may be none.
     """

@@ -10,7 +10,15 @@ from typing import Any
 
 from vmcjob import protocol
 from vmcjob.errors import SchedulerError
-from vmcjob.resources import DEFAULT_RETRIES, UNLIMITED, Request, Retries, wall_time_s
+from vmcjob.resources import (
+    ALL_MEMORY,
+    DEFAULT_RETRIES,
+    UNLIMITED,
+    Request,
+    Retries,
+    memory_mb,
+    wall_time_s,
+)
 from vmcjob.scheduler.slurm import commands
 from vmcjob.site import Slurm
 from vmcjob.spec import Resources
@@ -66,6 +74,27 @@ class Options:
             _refuse(text, match["key"], match["value"] or "")
             found[match["key"]] = match["value"] or True
         return found
+
+    def check_growth(self) -> None:
+        """SchedulerError if memory is to grow, and cannot."""
+        retries, mem = self.retries, self.first("mem")
+        if retries.memory_factor is None:
+            return
+        why = ""
+        if not retries.out_of_memory:
+            why = "how often is not said; set retries.out_of_memory too"
+        elif self.resources.runs_per_job > 1:
+            why = "runs that share a job keep its memory; set resources.runs_per_job = 1"
+        elif mem == ALL_MEMORY:
+            why = "all memory of a node is asked for already; leave one of both out"
+        elif "mem-per-cpu" in self.extra() or "mem-per-gpu" in self.extra():
+            why = (
+                "it is memory per node that grows; ask for --mem in place of memory per CPU or GPU"
+            )
+        elif retries.memory_ceiling and mem and memory_mb(retries.memory_ceiling) < memory_mb(mem):
+            why = f"retries.memory_ceiling is below the memory that is asked for, {mem}"
+        if why:
+            raise SchedulerError(f"retries.memory_factor: {why}")
 
     def gpus(self) -> int:
         """GPUs of a node."""
