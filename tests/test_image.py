@@ -127,13 +127,15 @@ def test_building_hands_over_to_the_recipes_of_a_checkout(tmp_path, programs):
     target = tmp_path / "new image.sif"
     checkout = make_checkout(tmp_path / "check out", "exit 2")
     with pytest.raises(ContainerError, match=r"not built; .*build ended with exit code 2"):
-        images.build(checkout, target, None)
-    checkout = make_checkout(tmp_path / "other", 'echo "$1 $2 $3" >"$3"; [ -n "$PYTHON" ]')
-    facts = images.build(checkout, target, "python@sha256:12")
-    assert target.read_text() == f"--gpu python@sha256:12 {target}\n"
+        images.build(checkout, target, images.Recipe())
+    checkout = make_checkout(tmp_path / "other", 'echo "$@" >"$6"; [ -n "$PYTHON" ]')
+    facts = images.build(checkout, target, images.Recipe(True, "python@sha256:12", tmp_path))
+    assert target.read_text() == (
+        f"--gpu --base python@sha256:12 --from-wheels {tmp_path} {target}\n"
+    )
     assert facts.labels == {}
     with pytest.raises(NotFoundError, match=r"build: no such file; is .* a checkout of vmcjob"):
-        images.build(tmp_path, target, None)
+        images.build(tmp_path, target, images.Recipe())
 
 
 @pytest.mark.parametrize("kind", ["fifo", "device", "folder"])

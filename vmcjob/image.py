@@ -29,17 +29,31 @@ class Facts:
     labels: Mapping[str, str]
 
 
-def build(checkout: Path, target: Path, base: str | None) -> Facts:
-    """Build an image from the recipes of a checkout; for GPUs if a base is given.
+@dataclass(frozen=True)
+class Recipe:
+    """How an image is built: for which devices, and from what."""
+
+    is_for_gpus: bool = False
+    base: str | None = None  # an image with Python 3.11; None for a Debian root
+    wheels: Path | None = None  # a folder of all packages; None to fetch them
+
+    def options(self) -> Sequence[str]:
+        """The options of `containers/build`."""
+        words = ["--gpu"] if self.is_for_gpus else []
+        words += ["--base", self.base] if self.base is not None else []
+        return words + (["--from-wheels", str(self.wheels)] if self.wheels is not None else [])
+
+
+def build(checkout: Path, target: Path, recipe: Recipe) -> Facts:
+    """Build an image of a checkout.
 
     Returns the facts of the new image. ContainerError if it cannot be built.
     """
     script = checkout / "containers" / "build"
     if not script.is_file():
         raise NotFoundError(f"{script}: no such file; is {checkout} a checkout of vmcjob?")
-    wish = ["--gpu", base] if base is not None else []
     environ = {"PYTHON": sys.executable} | os.environ
-    code = _run([str(script.absolute()), *wish, str(target)], environ)
+    code = _run([str(script.absolute()), *recipe.options(), str(target)], environ)
     if code:
         raise ContainerError(f"{target}: not built; {script} ended with exit code {code}")
     return inspect(target)

@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -80,22 +81,34 @@ def test_a_spec_pins_the_image_of_the_site(shell):
     assert f"the pin asks for {'0' * 64}" in done.stderr
 
 
-def test_a_base_for_gpus_without_a_digest_is_refused_before_anything_is_done():
+def test_a_base_without_a_digest_is_refused_before_anything_is_done():
     """A tag may be another image tomorrow."""
-    command = [CONTAINERS / "build", "--gpu", "python:3.12-slim", "x.sif"]
+    command = [CONTAINERS / "build", "--gpu", "--base", "python:3.12-slim", "x.sif"]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 1
     assert "'python:3.12-slim': expected an image by its digest" in done.stderr
 
 
-def test_the_lock_file_pins_every_package_by_hash():
-    """pip installs nothing of it without one; JAX brings its CUDA packages along."""
-    lines = (CONTAINERS / "requirements-cuda12.txt").read_text("utf-8").splitlines()
+@pytest.mark.parametrize(
+    ("device", "own"), [("cpu", set()), ("cuda12", {"jax-cuda12-plugin", "nvidia-nccl-cu12"})]
+)
+def test_the_lock_files_pin_every_package_by_hash(device, own):
+    """pip installs nothing of them without one; JAX brings its CUDA packages along."""
+    lines = (CONTAINERS / f"requirements-{device}.txt").read_text("utf-8").splitlines()
     entries = re.split(r"\n(?=\S)", "\n".join(line for line in lines if line[:1] != "#"))
     entry_form = re.compile(r"[\w.-]+==[\w.]+( \\\n    --hash=sha256:[0-9a-f]{64})+")
     assert all(entry_form.fullmatch(entry) for entry in entries)
     names = {entry.partition("==")[0] for entry in entries}
-    assert {"jax", "jax-cuda12-plugin", "nvidia-nccl-cu12", "zarr", "pyscf", "submitit"} <= names
+    assert {"jax", "kfac-jax", "zarr", "pyscf", "submitit", *own} <= names
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda12"])
+def test_the_lock_files_have_all_that_the_package_asks_for(device):
+    """An image without a package that pyproject.toml names fails its own `pip check`."""
+    project = tomllib.loads((CONTAINERS.parent / "pyproject.toml").read_text("utf-8"))["project"]
+    wanted = {re.split(r"[^\w.-]", one)[0] for one in project["dependencies"]}
+    lock = (CONTAINERS / f"requirements-{device}.txt").read_text("utf-8")
+    assert wanted <= set(re.findall(r"^([\w.-]+)==", lock, re.MULTILINE))
 
 
 @pytest.mark.slow

@@ -31,10 +31,23 @@ app.add_typer(group, name="image")
 @group.command(cls=Command)
 def build(
     image: Annotated[Path, typer.Argument(metavar="IMAGE", help="The file to make.")],
-    gpu: Annotated[
+    is_for_gpus: Annotated[
+        bool, typer.Option("--gpu", help="For NVIDIA GPUs, with CUDA 12, cuDNN and NCCL.")
+    ] = False,
+    base: Annotated[
         str | None,
         typer.Option(
-            "--gpu", metavar="BASE", help="For NVIDIA GPUs, from python@sha256:…, a Python 3.12."
+            "--base",
+            metavar="BASE",
+            help="An image with Python 3.11: python@sha256:…, or a path. [default: Debian 12]",
+        ),
+    ] = None,
+    wheels: Annotated[
+        Path | None,
+        typer.Option(
+            "--from-wheels",
+            metavar="DIR",
+            help="A folder of all packages, as containers/build --save-wheels makes it.",
         ),
     ] = None,
     checkout: Annotated[
@@ -45,7 +58,7 @@ def build(
     """Build an image from a checkout of vmcjob: for CPUs without --gpu."""
     from vmcjob import image as images
 
-    facts = images.build(checkout, image, gpu)
+    facts = images.build(checkout, image, images.Recipe(is_for_gpus, base, wheels))
     _put_facts(facts, as_json)
     say("\npin it with sha256 in [container] of a site profile or a spec", "dim")
 
