@@ -3,6 +3,8 @@
 import dataclasses
 import json
 
+import pytest
+
 from vmcjob.cli.keys import describe_keys, spec_keys
 from vmcjob.spec import JobSpec, Variations, parse_spec
 
@@ -70,3 +72,21 @@ def test_a_narrow_terminal_shows_every_meaning_in_whole() -> None:
     for row in rows:
         assert row.key in text
         assert " ".join(row.meaning.split()) in text
+
+
+@pytest.mark.parametrize(
+    ("word", "key"),
+    [
+        ("maxiter", "optimizer.cg_iterations"),
+        ("mode", "optimizer.scores"),
+        ("inverse_update_period", "optimizer.inverse_period"),
+        ("num_burnin_steps", "optimizer.burn_in"),
+        ("curvature_ema", "optimizer.curvature_decay"),
+        ("estimation_mode", "optimizer.estimation_mode"),
+        ("momentum_growth", "optimizer.momentum_growth"),
+    ],
+)
+def test_a_key_is_found_by_the_word_of_the_libraries_that_users_come_from(shell, word, key):
+    """Someone who knows vmcnet or kfac-jax looks for its name of the same setting."""
+    rows = json.loads(shell.run("keys", word, "--json").stdout)
+    assert [row["key"] for row in rows] == [key]

@@ -1,5 +1,6 @@
 """The keys of a spec, each with its default, what it accepts and what it means: vmcjob keys."""
 
+import re
 import shutil
 import sys
 import textwrap
@@ -30,7 +31,10 @@ COLUMNS = [
 
 Names = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[KEY]...", help="A table or a key, like sampler.walkers. All without."),
+    typer.Argument(
+        metavar="[KEY]...",
+        help="A table, a key like sampler.walkers, or a word of its meaning. [default: all]",
+    ),
 ]
 
 
@@ -104,13 +108,23 @@ def _default(key: "Key") -> str:
     return format_value(key.default)
 
 
+def _says(row: KeyRow, word: str) -> bool:
+    """Whether a word is the last part of a key, or stands in its meaning."""
+    is_last = row.key.endswith(f".{word}")
+    return is_last or re.search(rf"(?<!\w){re.escape(word)}(?!\w)", row.meaning) is not None
+
+
 def _chosen(rows: Sequence[KeyRow], names: Sequence[str]) -> list[KeyRow]:
-    """The rows of some keys and of all keys of some tables; UsageError for what is neither."""
+    """The rows of some keys, of all keys of some tables, or that have a word in their meaning.
+
+    UsageError for a name that is none of these.
+    """
     from vmcjob.document import closest
 
     found: set[KeyRow] = set()
     for name in names:
         own = [row for row in rows if row.key == name or row.key.startswith(f"{name}.")]
+        own = own or [row for row in rows if _says(row, name)]
         if not own:
             known = {row.key for row in rows} | {row.key.partition(".")[0] for row in rows}
             nearest = closest(name, known)

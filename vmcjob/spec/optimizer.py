@@ -79,9 +79,11 @@ class Sr(Shared):
     damping: Damping = 1e-3
     norm_constraint: OverlapConstraint = 1e-2
     scores: Annotated[
-        Literal["lazy", "dense"], "products with them, or the whole matrix of them"
+        Literal["lazy", "dense"], "products with the scores, or their whole matrix (vmcnet: mode)"
     ] = "lazy"
-    cg_iterations: Annotated[int, between(1, 100_000), "conjugate-gradient steps at most"] = 20
+    cg_iterations: Annotated[
+        int, between(1, 100_000), "conjugate-gradient steps at most (vmcnet: maxiter)"
+    ] = 20
     cg_tolerance: Annotated[float, above(0), "residual that ends them, relative"] = 1e-4
 
 
@@ -139,34 +141,50 @@ class Kfac(Shared):
     damping_adaptation_period: Annotated[
         int | None,
         between(1, 100_000),
-        "steps from one to the next adaptation of the damping to how far steps can be trusted",
+        "steps between two adaptations of the damping (kfac-jax: damping_adaptation_interval)",
     ] = None
     damping_adaptation_decay: Annotated[
-        float | None, inside(0, 1), "damping times or over this per step; 0.95 where it is adapted"
+        float | None,
+        inside(0, 1),
+        "factor per step of an adapted damping; 0.95 (kfac-jax: damping_adaptation_decay)",
     ] = None
     damping_minimum: Annotated[
-        float | None, above(0), "where its decay ends; of an adapted one a hundredth of damping"
+        float | None,
+        above(0),
+        "where the decay ends; if adapted, a hundredth of damping (kfac-jax: min_damping)",
     ] = None
     damping_maximum: Annotated[
-        float | None, above(0), "of an adapted damping; a hundred times damping"
+        float | None,
+        above(0),
+        "limit of an adapted damping; a hundred times damping (kfac-jax: max_damping)",
     ] = None
     momentum: Annotated[float, from_to_below(0, 1), "of the last update kept"] = 0.0
     norm_constraint: CurvatureConstraint = 1e-3
     curvature_decay: Annotated[
-        float, from_to_below(0, 1), "weight of the past in the mean of the Fisher matrix"
+        float,
+        from_to_below(0, 1),
+        "weight of the past in the mean Fisher matrix (kfac-jax: curvature_ema)",
     ] = 0.95
-    inverse_period: Annotated[int, between(1, 100_000), "steps from one inversion to the next"] = 1
+    inverse_period: Annotated[
+        int, between(1, 100_000), "steps between two inversions (kfac-jax: inverse_update_period)"
+    ] = 1
     inverse: Annotated[
         Literal["factored", "exact"], "damping shared by the factors of a block, or added to it"
     ] = "factored"
     estimation_mode: Annotated[
         Literal["fisher_exact", "fisher_gradients"],
-        "Fisher matrix itself, or the same on average from random samples, as kfac-jax has it",
+        "Fisher matrix itself, or its estimate from random samples (kfac-jax: estimation_mode)",
     ] = "fisher_exact"
-    burn_in: Annotated[int, at_least(0), "first steps, which measure the Fisher matrix only"] = 0
-    l2: Annotated[float, at_least(0), "penalty on parameters, l2 / 2 times their squared norm"] = (
-        0.0
-    )
+    burn_in: Annotated[
+        int,
+        at_least(0),
+        "first steps, which only measure the Fisher matrix (kfac-jax: num_burnin_steps)",
+    ] = 0
+    l2: Annotated[
+        float,
+        at_least(0),
+        "penalty on parameters, l2 / 2 times their squared norm (kfac-jax: l2_reg)",
+    ] = 0.0
 
     def __post_init__(self) -> None:
         """Settle what depends on whether the damping is adapted: how fast, and how far."""
