@@ -3,6 +3,7 @@
 import signal
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -184,6 +185,7 @@ def test_walkers_begin_where_both_partners_have_their_spins(
     spec = parse_spec(text.replace("steps = 0", f'steps = 9\nmethod = "{method}"'), "h.toml")
     first = spec.points[0].spec
     record = solve_start(first)
-    found = HartreeFock(**dict(record.attributes), **record.orbitals)
+    values: dict[str, Any] = {**record.attributes, **record.orbitals}  # as `HartreeFock` has them
+    found = HartreeFock(**values)
     nuclei = [[home.nucleus for home in homes] for homes in build(first, found).arrangements]
     assert nuclei in ([[0, 1], [1, 0]][:n_arrangements], [[1, 0], [0, 1]][:n_arrangements])
