@@ -1,4 +1,4 @@
-"""Programs that a run needs next are made ready while it is still busy with what comes before."""
+"""Compile the programs that a run needs next, while it still computes an earlier phase."""
 
 import logging
 import sys
@@ -32,7 +32,7 @@ log = logging.getLogger("vmcjob")
 
 
 class _Ahead(NamedTuple):
-    """A step that is being made ready: traced first, then compiled."""
+    """A step whose program is first traced, then compiled."""
 
     step: Step
     traced: Future[Traced]
@@ -40,7 +40,7 @@ class _Ahead(NamedTuple):
 
 
 class Steps:
-    """The steps of a calculation's phases, some of which are being made ready already."""
+    """The steps of a calculation's phases; some programs are already being compiled."""
 
     def __init__(
         self, calculation: Calculation, phases: Iterable[Phase], shapes: Callable[[], LoopState]
@@ -48,9 +48,10 @@ class Steps:
         """Begin with these phases, one after the other.
 
         Args:
-            calculation: whose.
-            phases: which; none where programs cannot be made ready before they are called.
-            shapes: of the states of these phases, as `Calculation.shapes` has them.
+            calculation: the calculation of the steps.
+            phases: the phases to prepare; none if programs cannot be compiled before they are
+                called.
+            shapes: shapes of the states of these phases, from `Calculation.shapes`.
         """
         self._calculation = calculation
         self._ahead: dict[Phase, _Ahead] = {}
@@ -71,10 +72,10 @@ class Steps:
     def before_all(
         cls, calculation: Calculation, planned: Iterable[Phase], stop: StopRequest
     ) -> "Steps":
-        """Before there is a state, or anything to pretrain to.
+        """Begin before there is a state or a pretraining target.
 
-        Returns when the first program, the longest, is traced and left to the compiler: threads
-        share one interpreter, and whatever else is traced would hold it up.
+        Returns when the first program, the longest, is traced and being compiled: threads share one
+        interpreter, and other tracing would delay it.
         """
         phases = [phase for phase in _first() if phase in planned]
         steps = cls(calculation, phases, cache(calculation.shapes))
@@ -87,7 +88,7 @@ class Steps:
 
     @classmethod
     def during(cls, calculation: Calculation, current: Phase, state: LoopState) -> "Steps":
-        """Begin with the phases after the `current` one, whose first state is given."""
+        """Begin with the phases after `current`, whose first state is given."""
         phases = list(Phase)
         later = [phase for phase in _first() if phases.index(phase) > phases.index(current)]
         if later and current is Phase.PRETRAIN:
@@ -96,12 +97,12 @@ class Steps:
         return cls(calculation, later, lambda: shapes)
 
     def step_of(self, calculation: Calculation, phase: Phase, state: LoopState) -> Step:
-        """The step of a phase, once its program is there, or at once if nobody is at it yet.
+        """The step of a phase, when its program is compiled; compiled now, if nobody has begun.
 
         Args:
-            calculation: whose; one that has taken the place of the first has steps of its own.
-            phase: which.
-            state: like those to come; not consumed.
+            calculation: a calculation that replaced the first has its own steps.
+            phase: the phase.
+            state: like the states to come; not consumed.
         """
         ahead = self._ahead.pop(phase, None)
         if ahead is None or not self._is_of(calculation):
@@ -115,7 +116,7 @@ class Steps:
         return ahead.made.result()
 
     def _is_of(self, calculation: Calculation) -> bool:
-        """Whether its steps are those of a calculation, with or without pretraining."""
+        """Whether the steps belong to a calculation, with or without pretraining."""
         named = calculation.identity and calculation.identity == self._calculation.identity
         return calculation is self._calculation or bool(named)
 
@@ -125,7 +126,7 @@ def _first() -> tuple[Phase, ...]:
 
 
 def _ready(calculation: Calculation, step: Step, state: LoopState) -> Step:
-    """The step with its program compiled, where that can be had before it is called."""
+    """The step with its program compiled, if this is possible before it is called."""
     if not isinstance(step, StepOfPhase) or not executables.can_be_ready():
         return step
     return trace(calculation.identity, step, lambda: state).ready()
@@ -136,5 +137,5 @@ def _made(traced: Future[Traced]) -> Step:
 
 
 def shape_of(x: jax.Array) -> jax.ShapeDtypeStruct:
-    """What a program knows of an array, which may be consumed meanwhile."""
+    """Shape, dtype and sharding of an array that may be consumed meanwhile."""
     return jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=x.sharding)

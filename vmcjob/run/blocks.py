@@ -1,4 +1,4 @@
-"""Steps of the loop in blocks of about a second, between which the worker may look up and write."""
+"""Blocks of steps of about a second; between blocks the worker checks for stops and writes."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -16,7 +16,7 @@ BLOCK_SECONDS = 1.0
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive steps of one phase, all done."""
+    """Consecutive completed steps of one phase."""
 
     last: int  # steps of the phase done so far
     state: LoopState  # after the block; the next block consumes it
@@ -25,9 +25,9 @@ class Block:
 
 
 def run_blocks(step: Step, state: LoopState, first: int, edges: Sequence[int]) -> Iterator[Block]:
-    """Steps from `first` to the last of the `edges`; every edge ends a block.
+    """Blocks of steps from `first` to the last of the `edges`; a block ends at each edge.
 
-    Where else blocks end depends on the machine's speed alone and changes no number.
+    Other ends of blocks depend only on the machine's speed and change no number.
     """
     length, is_compiled = 1, False
     for edge in edges:

@@ -1,4 +1,4 @@
-"""Which parameters are evaluated: those of the last step, or their average."""
+"""The choice of the parameters to evaluate: those of the last step, or their average."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -26,14 +26,14 @@ class Measured(NamedTuple):
 
 
 def n_steps(spec: JobSpec) -> int:
-    """Steps that the comparison of both candidates takes; none where there is nothing to choose."""
+    """Steps of the comparison of both candidates; zero if there is no choice."""
     if spec.evaluate.parameters != "best" or not (spec.train.steps and spec.evaluate.steps):
         return 0
     return 2 * STEPS
 
 
 def measure(rows: Mapping[str, np.ndarray]) -> Measured:
-    """What a candidate's series says."""
+    """Energy, error and variance from a candidate's series."""
     first = round(EQUILIBRATION * len(rows["energy"]))
     energy = estimate(rows["energy"][first:])
     return Measured(energy.mean, energy.error, float(np.median(rows["variance"][first:])))

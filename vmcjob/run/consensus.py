@@ -1,4 +1,4 @@
-"""What ranks agree on between two blocks: their clocks differ, and a signal may reach one alone."""
+"""Agreement of ranks between two blocks: their clocks differ, and a signal may reach only one."""
 
 from typing import NamedTuple, TypeVar
 
@@ -12,7 +12,7 @@ Finding = TypeVar("Finding")
 
 
 class Consensus(NamedTuple):
-    """What every rank is to do at the end of a block."""
+    """The decision for all ranks at the end of a block."""
 
     is_commit_due: bool
     stop_reason: str | None
@@ -20,9 +20,9 @@ class Consensus(NamedTuple):
 
 
 def reach_consensus(is_commit_due: bool, stop: StopRequest, judgement: Judgement) -> Consensus:
-    """The first rank's clock and judgement decide; a stop that one was asked for is meant for all.
+    """The decision: rank 0's clock and judgement, and a stop if any rank was asked to stop.
 
-    The others have not seen the rows of earlier attempts.
+    The other ranks have not seen the rows of earlier attempts.
     """
     step = judgement.explosion or 0
     own = [is_commit_due, stop.number, judgement.is_strange, step]
@@ -33,12 +33,12 @@ def reach_consensus(is_commit_due: bool, stop: StopRequest, judgement: Judgement
 
 
 def share_finding(own: Finding) -> Finding:
-    """What the first rank has found: the others have no rows to look at."""
+    """The finding of rank 0, for all ranks: only rank 0 has the rows."""
     if ranks.count() == 1:
         return own
     return ranks.from_first(own if ranks.is_first() else None)
 
 
 def share_length(n_steps: int) -> int:
-    """The length of the next block, as the first rank's clock has it."""
+    """The length of the next block, from rank 0's clock."""
     return int(ranks.exchange(np.array(n_steps, np.int32))[0])

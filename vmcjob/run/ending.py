@@ -1,4 +1,4 @@
-"""What ended an attempt, as its outcome tells it."""
+"""The outcome of an attempt, from the error that ended it."""
 
 import logging
 import traceback
@@ -17,7 +17,7 @@ log = logging.getLogger("vmcjob")
 
 
 def outcome_of(error: Exception, *, is_alone: bool = True) -> OutcomeRecord:
-    """The outcome that an exception stands for; a bug's traceback goes to the log."""
+    """The outcome for an exception; the traceback of a bug goes to the log."""
     if isinstance(error, StoppedError):
         return OutcomeRecord(outcome=Outcome.PREEMPTED, message=str(error))
     if isinstance(error, DivergedError):

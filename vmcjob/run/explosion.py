@@ -1,7 +1,7 @@
-"""Whether a training explodes: energies that its recent steps, or physics, cannot explain.
+"""Explosions of a training: energies that its recent steps, or physics, cannot explain.
 
-Judged by the median of the local energies over walkers, which one lost walker does not move, and by
-their mean, which cannot lie below the ground state.
+Two numbers are judged: the median of the local energies over walkers, which a single lost walker
+does not change, and their mean, which cannot lie below the ground state.
 """
 
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ SIGMA_PER_MAD = 1.4826  # of a normal distribution
 
 
 class Judgement(NamedTuple):
-    """What to think of the steps so far."""
+    """The judgement of the steps so far."""
 
     is_strange: bool  # of the last one: nothing is committed until it is explained
     explosion: int | None  # the step, counted from 1, with which an explosion began
@@ -47,11 +47,11 @@ MEDIAN, ENERGY, VARIANCE, GRAD_NORM = range(4)  # columns of a step
 
 
 class ExplosionWatch:
-    """Looks at one training from its beginning, or from where it was taken up.
+    """Watches one training from its beginning, or from the point where it was continued.
 
     Args:
         bound: an energy below the ground state's, hartree.
-        n_walkers: in all.
+        n_walkers: total number of walkers.
     """
 
     def __init__(self, bound: float, n_walkers: int) -> None:
@@ -62,12 +62,12 @@ class ExplosionWatch:
         self._n_strange = self._n_surge = 0
 
     def accept(self, rows: Mapping[str, np.ndarray]) -> None:
-        """Take steps as they are: what is committed is what later steps are compared with."""
+        """Accept committed steps without judging them; later steps are compared with them."""
         self._past = np.concatenate([self._past, _steps(rows)])[-WINDOW:]
         self._n_past += len(rows["energy"])
 
     def judge(self, rows: Mapping[str, np.ndarray], last: int) -> Judgement:
-        """Look at some more steps, of which `last` is the last."""
+        """Judge further steps; `last` is the number of the last one."""
         steps = _steps(rows)
         for number, step in enumerate(steps, start=last - len(steps) + 1):
             if self._is_strange(step):
@@ -127,7 +127,7 @@ class ExplosionWatch:
 
 
 def _steps(rows: Mapping[str, np.ndarray]) -> np.ndarray:
-    """These rows, with a column for each quantity; stores of earlier releases lack some."""
+    """These rows as an array with a column for each quantity; old stores lack some."""
     energy = rows["energy"]
     norms = rows.get("grad_norm", np.full(len(energy), np.nan))
     return np.stack([rows.get("median", energy), energy, rows["variance"], norms], axis=1)

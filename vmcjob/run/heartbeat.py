@@ -1,4 +1,4 @@
-"""The heartbeat goes on while its worker cannot: a thread repeats it, also while XLA compiles."""
+"""Heartbeats that continue while the worker is busy: a thread repeats them."""
 
 import threading
 import time
@@ -13,9 +13,9 @@ BEAT_S = 2.0
 
 
 class HeartbeatWriter:
-    """Writes heartbeats, and each of them again with the time until the next one comes.
+    """Writes heartbeats, and repeats each with the current time until the next one.
 
-    A context manager: on leaving, the thread has ended and the last heartbeat stands.
+    A context manager: on exit, the thread has ended and the last heartbeat remains.
     """
 
     def __init__(self, run_dir: RunDir) -> None:
@@ -39,14 +39,14 @@ class HeartbeatWriter:
         self._thread.join()
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """There is something new to tell; RunDirError if there is no run any more to tell it of."""
+        """Write a new heartbeat; RunDirError if the run directory is gone."""
         with self._is_writing:
             self._last = heartbeat
             self._run_dir.require_presence()
             self._run_dir.write_heartbeat(heartbeat)
 
     def end_with(self, heartbeat: Heartbeat) -> None:
-        """The same, with a time of its own that stands: nothing is repeated any more."""
+        """Write a last heartbeat with its own time; it is not repeated."""
         self._has_ended.set()
         self.beat(heartbeat)
 
@@ -63,7 +63,7 @@ class HeartbeatWriter:
 
 
 class NoHeartbeat(HeartbeatWriter):
-    """Of the ranks beside the first: a run has one heartbeat."""
+    """The heartbeat of ranks other than 0: none, because a run has one heartbeat."""
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """Nothing is written."""
+        """Write nothing."""

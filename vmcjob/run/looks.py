@@ -1,4 +1,4 @@
-"""Where training and evaluation may end before their last step, and what is found there."""
+"""Early ends of training and evaluation: when to look, and the findings."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from vmcjob.spec import JobSpec
 
 
 class Looks:
-    """Of one run; a phase that is to have all its steps is never looked at."""
+    """The looks at one run; a phase of fixed length is never looked at."""
 
     def __init__(self, spec: JobSpec) -> None:
         self._spec = spec
@@ -20,9 +20,9 @@ class Looks:
         self._evaluation = target.looks_of(spec.evaluate)
 
     def steps(self, phase: Phase, planned: Mapping[Phase, int]) -> frozenset[int]:
-        """After which steps a phase is looked at, by how long phases are to be.
+        """The steps of a phase after which to look, given the planned lengths.
 
-        Not any more at a training that was found level, and has got its end.
+        A training that was found level is not looked at again.
         """
         if phase is Phase.EVALUATE:
             return self._evaluation
@@ -30,7 +30,7 @@ class Looks:
         return self._training if phase is Phase.TRAIN and is_open else frozenset()
 
     def judge(self, phase: Phase, rows: Mapping[str, np.ndarray]) -> Finding | Level:
-        """What is found of a phase, by all its rows so far."""
+        """The finding about a phase, from all its rows so far."""
         if phase is Phase.TRAIN:
             return level.judge(self._spec, rows["energy"])
         target_error = self._spec.evaluate.target_error or 0.0  # no error is that small

@@ -1,4 +1,4 @@
-"""One attempt at one run, from its lock to its outcome and exit code; JAX comes in between."""
+"""One attempt at one run, from its lock to its outcome and exit code; imports JAX in between."""
 
 import gc
 import logging
@@ -19,16 +19,16 @@ from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase
 from vmcjob.spec import JobSpec, load_resolved
 
 log = logging.getLogger("vmcjob")
-CANCELLED = "CANCELLED"  # half-way, because its user wanted it
-BOUNDS = ("start", "end", "lost")  # events between which a worker works
+CANCELLED = "CANCELLED"  # stopped half-way by the user
+BOUNDS = ("start", "end", "lost")  # events that begin or end a worker's work
 
 
 def main(path: Path, rank: Rank = ALONE) -> int:
     """Run the run at `path` from its last commit to its end; returns the exit code.
 
-    Of several ranks, none returns: see `_leave`.
-    Raises RunDirError, leaving all as it is, if another worker is on it, it is no run directory, or
-    it has finished and lost its results: to begin anew is not for us to decide.
+    With several ranks, this function does not return: see `_leave`. Raises RunDirError, without any
+    change, if another worker has the run, if there is no run directory, or if the run has finished
+    and lost its results (only the user may start it again).
     """
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
@@ -62,7 +62,7 @@ def main(path: Path, rank: Rank = ALONE) -> int:
 
 
 def _word(run_dir: RunDir, outcome: OutcomeRecord) -> str:
-    """How an attempt ended, for its history and log: as `status` calls it."""
+    """How an attempt ended, in the words of `status`, for history and log."""
     submission = run_dir.read_submission()
     is_cancelled = run_dir.read_cancellation() is not None or (
         submission is not None and submission.cancelled_at is not None
@@ -79,9 +79,9 @@ def _attempt(
     beat: Heartbeat | None,
     is_done: bool,
 ) -> OutcomeRecord:
-    """Say that an attempt begins, work, and return how it ended.
+    """Record the start of an attempt, work, and return how it ended.
 
-    Of a run that is done the outcome stands, unless there turns out to be something left to do.
+    The outcome of a finished run stays, unless there is work left.
     """
     try:
         run_dir.reserve()
@@ -99,9 +99,9 @@ def _attempt(
 
 
 def _note_silence(run_dir: RunDir, beat: Heartbeat | None) -> None:
-    """Say of an attempt that ended without a word that it worked until its last heartbeat.
+    """Record that a silent attempt worked until its last heartbeat.
 
-    Its time has been paid for, and the heartbeat will be another's.
+    Its time was paid for, and the heartbeat will be replaced.
     """
     lines = [line for line in run_dir.read_attempts() if line.get("event") in BOUNDS]
     last = lines[-1] if lines else {}
@@ -114,16 +114,16 @@ def _note_silence(run_dir: RunDir, beat: Heartbeat | None) -> None:
 
 
 def _leave_as_it_was(run_dir: RunDir, heartbeat: HeartbeatWriter, beat: Heartbeat | None) -> None:
-    """A finished run that was refused, or found complete: its outcome and last heartbeat stand."""
+    """Restore outcome and last heartbeat of a finished run that was refused or found complete."""
     run_dir.release()
     if beat is not None:
         heartbeat.end_with(beat)
 
 
 def _accompany(run_dir: RunDir, rank: Rank) -> int:
-    """Work along as one of the other ranks: compute, write nothing, and end when the first does.
+    """Work as another rank: compute, write nothing, and end when rank 0 does.
 
-    The exit code is 0 for any end that all ranks come to together: the first one names it.
+    The exit code is 0 for any common end of all ranks; rank 0 gives the reason.
     """
     with bounded(run_dir.log_of(rank.index)), stop_on_signals() as stop:
         outcome = _outcome(run_dir, rank, stop, NoHeartbeat(run_dir))
@@ -134,9 +134,9 @@ def _accompany(run_dir: RunDir, rank: Rank) -> int:
 
 
 def _leave(outcome: OutcomeRecord, code: int) -> None:
-    """End this process: with the other ranks, or, when they cannot know that it fails, at once.
+    """End this process: with the other ranks, or at once if they cannot know of its failure.
 
-    They are waiting for it then, and learn of its end by its absence.
+    The other ranks then wait for this one, and notice its absence.
     """
     from vmcjob.vmc import ranks
 
@@ -150,7 +150,7 @@ def _leave(outcome: OutcomeRecord, code: int) -> None:
 
 
 def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
-    """Starting, where the last attempt was, until the store has been asked what was committed."""
+    """A heartbeat "starting", at the last known position, until the store is open."""
     if last is None or last.phase is Phase.WARMUP:  # which is not committed, and begins anew
         return Heartbeat(phase=Phase.STARTING, step=0, n_steps=0)
     return Heartbeat(
@@ -164,7 +164,7 @@ def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
 
 
 def _spec_at(run_dir: RunDir) -> JobSpec | None:
-    """The run's spec; None where there is none to be read, of which the attempt will complain."""
+    """The run's spec; None if it is unreadable, which the attempt will report."""
     with suppress(VmcJobError):
         return load_resolved(run_dir.read_spec_text(), str(run_dir.spec_path))
     return None
@@ -173,7 +173,7 @@ def _spec_at(run_dir: RunDir) -> JobSpec | None:
 def _outcome(
     run_dir: RunDir, rank: Rank, stop: StopRequest, heartbeat: HeartbeatWriter
 ) -> OutcomeRecord:
-    """Work until the run ends one way or another, and say which."""
+    """Work until the run ends; return its outcome."""
     try:
         # Not before the signal handlers are in place: it takes seconds.
         programs.keep_programs()

@@ -1,4 +1,4 @@
-"""From a job spec to its optimizer, and to the rule by which its steps are made."""
+"""The optimizer of a job spec, and the rule of its steps."""
 
 import math
 from typing import Final
@@ -40,7 +40,7 @@ COLUMNS: Final = {
 def make_optimizer(
     spec: jobspec.JobSpec, policy: RetryPolicy, log_psi: LogPsi, local_energies: LocalEnergies
 ) -> Optimizer:
-    """The optimizer of a spec, where the nuclei are known."""
+    """The optimizer of a spec, for given nuclei."""
     options = spec.optimizer
     match options:
         case jobspec.Sr():
@@ -67,7 +67,7 @@ def make_optimizer(
 
 
 def make_rule(spec: jobspec.JobSpec) -> UpdateRule:
-    """How far the steps of a spec go, whatever its optimizer."""
+    """The update rule of a spec, independent of the optimizer."""
     options = spec.optimizer
     is_free = isinstance(options, jobspec.Adam | jobspec.Lamb)
     return UpdateRule(
@@ -79,9 +79,9 @@ def make_rule(spec: jobspec.JobSpec) -> UpdateRule:
 
 
 def require_optimizer(options: jobspec.Optimizer) -> None:
-    """UsageError if what an optimizer needs is not installed, or does not work.
+    """UsageError if the optimizer's packages are missing or do not work.
 
-    Before any array is made: optimizers themselves are made where the nuclei are known.
+    Called before any array is made; optimizers are made later, when the nuclei are known.
     """
     if not isinstance(options, jobspec.Kfac):
         return
@@ -92,7 +92,7 @@ def require_optimizer(options: jobspec.Optimizer) -> None:
 
 
 def learning_rate(spec: jobspec.JobSpec) -> LearningRate:
-    """The schedule that the optimizer of a spec follows."""
+    """The learning-rate schedule of a spec."""
     options = spec.optimizer
     match options.plateau, options.final_rate:
         case float(plateau), float(final):
@@ -111,7 +111,7 @@ def _memory(options: jobspec.MinSr | jobspec.Spring) -> Memory:
 
 
 def _spring_damping(options: jobspec.MinSr | jobspec.Spring) -> float | FallingDamping:
-    """In proportion to the inverse of the memory, while that grows."""
+    """The damping: inversely proportional to the memory, while this grows."""
     if isinstance(options, jobspec.MinSr) or not (
         options.damping_minimum and options.momentum_growth
     ):

@@ -1,4 +1,4 @@
-"""Checkpoints of before, whose Jastrow factors could have poles."""
+"""Old checkpoints, whose Jastrow factors may have poles."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -13,7 +13,7 @@ not its sign. Stores without it are of version 1: there a factor of a negative l
 
 
 def refuse_poles(arrays: Mapping[str, np.ndarray]) -> None:
-    """StoreError where a checkpoint of version 1 has a Jastrow factor with a pole."""
+    """StoreError if a checkpoint of version 1 has a Jastrow factor with a pole."""
     for name, values in arrays.items():
         if name.startswith("params/") and name.endswith("/alpha") and not np.all(values > 0):
             raise StoreError(

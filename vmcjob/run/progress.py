@@ -1,4 +1,4 @@
-"""What a run tells the world while it goes: its energy so far, its speed, the time left."""
+"""Progress of a run for its heartbeat: energy so far, speed, time left."""
 
 from collections.abc import Mapping
 
@@ -16,7 +16,7 @@ TRAINING_WINDOW = 100
 
 
 def steps_of(spec: JobSpec) -> dict[Phase, int]:
-    """How many every phase may have, in the order of the run."""
+    """Largest number of steps of each phase, in the order of the run."""
     return {
         Phase.PRETRAIN: spec.pretrain.steps,
         Phase.WARMUP: spec.sampler.warmup,
@@ -31,10 +31,10 @@ class Progress:
     """Writes the run's heartbeat.
 
     Args:
-        heartbeat: where the heartbeat goes.
-        planned: steps of every phase, in the order of the run.
-        energies: what earlier attempts recorded of each phase, in hartree.
-        evaluate: what may end an evaluation before its last step.
+        heartbeat: the writer.
+        planned: steps of each phase, in the order of the run.
+        energies: recorded energies of each phase from earlier attempts, in hartree.
+        evaluate: options that may end an evaluation early.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class Progress:
         self._acceptance: float | None = None
 
     def begin(self, phase: Phase, step: int) -> None:
-        """A phase starts or is taken up again; its first step will compile."""
+        """A phase starts or continues; its first step compiles."""
         self._acceptance = None
         self._beat(phase, step, shown_as=Phase.COMPILING)
 
@@ -65,7 +65,7 @@ class Progress:
             phase: the phase of the block.
             step: steps of the phase done so far.
             speed: steps per second, if known.
-            rows: the block's series, of which "acceptance" and "energy" are used.
+            rows: the block's series; "acceptance" and "energy" are used.
         """
         if speed is not None:
             self._speeds[phase] = speed
@@ -75,14 +75,14 @@ class Progress:
         self._beat(phase, step)
 
     def finish(self) -> None:
-        """All phases are done; the last phase's numbers stand, but no energy of training."""
+        """All phases are done; the last numbers stay, but an energy of training is not shown."""
         last = Phase.EVALUATE if self._planned[Phase.EVALUATE] else Phase.TRAIN
         if last is Phase.TRAIN:
             self._energies.clear()
         self._beat(last, self._planned[last], shown_as=Phase.DONE)
 
     def energy(self, phase: Phase) -> tuple[float | None, float | None]:
-        """Energy and error of a recorded phase so far, in hartree; None where not known yet."""
+        """Energy and error of a recorded phase so far, in hartree; None if unknown."""
         energies = self._energies.get(phase, [])
         if phase is Phase.TRAIN:
             energies = energies[-TRAINING_WINDOW:]
@@ -111,7 +111,7 @@ class Progress:
         )
 
     def _time_left(self, phase: Phase, step: int, end: int) -> float | None:
-        """Seconds to the end of the run; phases not yet timed are taken to be as fast as this."""
+        """Seconds to the end of the run; phases without timing count as fast as this one."""
         speed = self._speeds.get(phase)
         if speed is None:
             return None

@@ -1,4 +1,4 @@
-"""A run's store as the ranks beside the first know it: the first tells, and it alone writes."""
+"""The state of a run's store for ranks other than 0, which alone opens and writes the store."""
 
 import logging
 from collections.abc import Callable, Mapping
@@ -16,7 +16,7 @@ log = logging.getLogger("vmcjob")
 
 @dataclass
 class Replica:
-    """How a store stands, and after each commit will stand, without the rows and the files."""
+    """The state of a store, now and after each commit, without rows and files."""
 
     snapshot_steps: set[int]
     n_committed: dict[str, int]
@@ -27,28 +27,28 @@ class Replica:
 
     @classmethod
     def of(cls, store: RunStore) -> "Replica":
-        """What the other ranks have to be told of a store."""
+        """The facts about a store that other ranks need."""
         restored = store.checkpoint()  # first: a damaged one changes what counts as committed
         start = store.hartree_fock()
         lengths = store.n_committed, store.n_due
         return cls(store.snapshot_steps, *lengths, store.rollbacks, start, restored)
 
     def hartree_fock(self) -> HartreeFockRecord | None:
-        """The Hartree–Fock start of the run; None where it had none."""
+        """The Hartree–Fock start of the run; None without one."""
         return self.start
 
     def checkpoint(self) -> Restored | None:
-        """The newest checkpoint; None where none was ever committed."""
+        """The newest checkpoint; None if none was ever committed."""
         return self.restored
 
     def series(self, phase: str) -> dict[str, np.ndarray]:
-        """No rows: they are for the heartbeat, which the first rank writes."""
+        """No rows: only rank 0 needs them, for the heartbeat."""
         del phase
         columns = ("step", "energy", "variance", "median", "wall_time")
         return dict.fromkeys(columns, np.empty(0))
 
     def commit(self, commit: Commit) -> None:
-        """Remember what the first rank writes now."""
+        """Remember the commit that rank 0 writes."""
         rows = {"train": commit.train, "evaluate": commit.evaluate}
         for phase, columns in rows.items():
             if columns:
@@ -57,24 +57,24 @@ class Replica:
         self.restored = Restored(commit.checkpoint, None)
 
     def record(self, name: str, value: Any) -> None:  # JSON
-        """Remember how long a series is; all else that a worker goes by is in the checkpoint."""
+        """Remember the length of a series; other facts come with the checkpoint."""
         self.n_due |= ended_early({name: value})
 
     def record_rollback(self, record: Mapping[str, Any]) -> None:
-        """Remember it: the first rank goes back too."""
+        """Remember a rollback, which rank 0 records."""
         self.rollbacks = (*self.rollbacks, record)
 
 
 def open_shared(open_store: Callable[[], RunStore]) -> RunStore | Replica:
-    """The run's store, opened by the first rank only, and what the others are told of it.
+    """The run's store on rank 0, and a replica on the other ranks.
 
-    They do not look for themselves: a shared file system may show another host the run as it was.
+    Other ranks do not open the store: a shared file system may show them an older state.
     """
     return share(open_store() if ranks.is_first() else None)
 
 
 def share(own: RunStore | Replica | None) -> RunStore | Replica:
-    """The store that the first rank has; for the others, how it stands now."""
+    """The store on rank 0; on other ranks, a replica of its present state."""
     if not isinstance(own, RunStore):
         return ranks.from_first(None)
     if ranks.count() > 1:

@@ -1,4 +1,4 @@
-"""What sends a run back to its last commit, and how it goes on from there more carefully."""
+"""Rollbacks to the last commit: causes, and the policy for the steps afterwards."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -13,7 +13,7 @@ MAX_HALVINGS = 4  # of a chunk; what is short of memory with a sixteenth is so f
 
 
 class NotFiniteError(Exception):
-    """Energy, parameters or walkers of a step are not finite, on whatever device."""
+    """Energy, parameters or walkers of a step are not finite on some device."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"not finite in step {step}")
@@ -21,7 +21,7 @@ class NotFiniteError(Exception):
 
 
 class ExplosionError(Exception):
-    """Energies of a training that its steps before cannot explain."""
+    """Energies of a training that its earlier steps cannot explain."""
 
     def __init__(self, step: int) -> None:
         super().__init__(f"explosion in step {step}")
@@ -29,7 +29,7 @@ class ExplosionError(Exception):
 
 
 class Cause(StrEnum):
-    """Why a run had to go back."""
+    """The cause of a rollback."""
 
     NOT_FINITE = "not finite"
     EXPLOSION = "explosion"
@@ -45,7 +45,7 @@ DIVERGENCES: Final = {
 
 @dataclass(frozen=True)
 class Rollback:
-    """One way back: from the step that went wrong to the last commit."""
+    """One rollback, from the failed step to the last commit."""
 
     cause: Cause
     phase: Phase
@@ -66,7 +66,7 @@ class Rollback:
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> Self:
-        """Of a store's record, which is `dataclasses.asdict` of a rollback."""
+        """Read a rollback from a store's record, the output of `dataclasses.asdict`."""
         return cls(
             cause=Cause(record["cause"]),
             phase=Phase(record["phase"]),
@@ -78,10 +78,10 @@ class Rollback:
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How much more carefully than its spec says a run is to go on.
+    """Changes to a run after its rollbacks.
 
-    After numbers that were not finite, or an explosion: other random numbers, and half the step.
-    Without memory: half as many walkers at a time.
+    After numbers that are not finite, or an explosion: other random numbers, and half the step.
+    After lack of memory: half as many walkers at a time.
     """
 
     retries: int = 0
@@ -89,13 +89,13 @@ class RetryPolicy:
 
     @classmethod
     def after(cls, rollbacks: Iterable[Rollback]) -> Self:
-        """What all of a run's rollbacks ask for."""
+        """The policy after all rollbacks of a run."""
         count = Counter(rollback.cause for rollback in rollbacks)
         retries = sum(count[cause] for cause in DIVERGENCES)
         return cls(retries, 2 ** count[Cause.OUT_OF_MEMORY])
 
     def of_steps(self, spec: JobSpec) -> JobSpec:
-        """The spec with its steps halved once for each time that it went wrong.
+        """The spec with its step halved once for each divergence.
 
         The norm constraint limits the square of a step.
         """
@@ -116,7 +116,7 @@ FIRST_TRY: Final = RetryPolicy()
 
 
 def advice(phase: Phase) -> str:
-    """What to try after more rollbacks than a run may have."""
+    """Advice for the user after too many rollbacks."""
     if phase is Phase.PRETRAIN:
         return "Try a smaller pretrain.learning_rate"
     if phase is Phase.EVALUATE:
@@ -128,5 +128,5 @@ def advice(phase: Phase) -> str:
 
 
 def is_out_of_memory(error: Exception) -> bool:
-    """Whether an exception says that memory ran out, the host's or, in XLA's words, a device's."""
+    """Whether an exception reports lack of memory, on the host or (in XLA's words) on a device."""
     return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

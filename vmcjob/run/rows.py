@@ -1,4 +1,4 @@
-"""The numbers of steps as rows, and those that the next commit is to write."""
+"""Rows with the numbers of steps, and the rows of the next commit."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
@@ -23,7 +23,7 @@ NO_TRAITS: Final = {"s2": np.nan, "outermost": np.nan}
 
 
 class Pending:
-    """What has been computed since the last commit."""
+    """Results since the last commit."""
 
     def __init__(self) -> None:
         self._series: dict[Phase, list[Rows]] = {phase: [] for phase in RECORDED}
@@ -31,20 +31,20 @@ class Pending:
         self._snapshots: list[tuple[int, np.ndarray]] = []
 
     def add(self, phase: Phase, rows: Rows) -> None:
-        """The rows of a block, if its phase is one that is recorded."""
+        """Add the rows of a block, if its phase is recorded."""
         if phase in self._series:
             self._series[phase].append(rows)
 
     def observe(self, block: Block, every: int) -> None:
-        """What was measured in those steps of a block in which it was due."""
+        """Add the observations of a block."""
         self._observed += _observations(block, every)
 
     def keep_walkers(self, step: int, r: np.ndarray) -> None:
-        """A snapshot of the walkers after a step of evaluation."""
+        """Add a snapshot of the walkers after a step of evaluation."""
         self._snapshots.append((step, r))
 
     def commit(self, checkpoint: Checkpoint) -> Commit:
-        """All of it, and where to go on from."""
+        """The commit with all pending results and a checkpoint."""
         return Commit(
             checkpoint=checkpoint,
             train=concatenate(self._series[Phase.TRAIN]),
@@ -55,21 +55,21 @@ class Pending:
 
 
 def rows_of(block: Block, wall_time: float) -> Rows:
-    """A row for every step of a block, with the run's wall time at its end, s."""
+    """A row for each step of a block, with the run's wall time in s at its end."""
     rows = [_row(info) for info in block.infos]
     columns = {name: np.array([row[name] for row in rows], float) for name in rows[0]}
     return columns | {"wall_time": np.full(len(rows), wall_time)}
 
 
 def concatenate(parts: Sequence[Rows]) -> Rows | None:
-    """Blocks of rows, one behind the other."""
+    """Blocks of rows, concatenated."""
     if not parts:
         return None
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
-    """One step's numbers under their names in the store."""
+    """The numbers of one step, by column of the store."""
     if not isinstance(info, StepInfo):
         return {"acceptance": getattr(info, "acceptance", info)}
     every = "energy", "variance", "acceptance", "max_age"
@@ -82,7 +82,7 @@ def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
 
 
 def _observations(block: Block, every: int) -> Iterator[Rows]:
-    """What was measured in those steps of a block in which it was due, each as one row."""
+    """The observations of a block, each as one row."""
     first = block.last - len(block.infos) + 1
     for step, info in enumerate(block.infos, start=first):
         if info.observed is not None and step % every == 0:

@@ -1,4 +1,4 @@
-"""Where a run begins: at Hartree–Fock, or where another ended; and what it is compared with."""
+"""The start of a run: Hartree–Fock or another run; the Hartree–Fock solution to compare with."""
 
 import logging
 from dataclasses import replace
@@ -25,7 +25,7 @@ ONE_DETERMINANT = (
 
 
 def read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
-    """The last checkpoint of the run that this one starts from, its walkers where they belong."""
+    """The last checkpoint of the run to start from, with walkers moved to the new nuclei."""
     if spec.train.start_from is None:
         return None
     store = RunStore.open(run_dir.start_path, run_id=spec.train.start_from)
@@ -46,7 +46,7 @@ def read_start(run_dir: RunDir, spec: JobSpec) -> Checkpoint | None:
 
 
 def solve_start(spec: JobSpec) -> HartreeFockRecord:
-    """The Hartree–Fock start of a run, for its store: another attempt shall find the same one."""
+    """The Hartree–Fock start of a run, for its store, so that later attempts use the same one."""
     try:
         found = solve(
             make_system(spec.system),
@@ -77,7 +77,7 @@ def solve_start(spec: JobSpec) -> HartreeFockRecord:
 
 
 def recorded_start(store: RunStore | Replica) -> HartreeFock | None:
-    """What a run that begins with Hartree–Fock has in its store."""
+    """The Hartree–Fock start in a run's store."""
     record = store.hartree_fock()
     if record is None:
         return None

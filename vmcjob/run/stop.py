@@ -1,4 +1,4 @@
-"""How a worker is asked to stop: a signal sets a flag, which the loop reads between blocks."""
+"""Stopping a worker: a signal sets a flag, which the loop reads between blocks."""
 
 import os
 import signal
@@ -10,11 +10,11 @@ from types import FrameType
 from vmcjob.protocol import ENDS_WORKER, ORPHANED, SUPERVISED
 
 STANDARD_INPUT = 0
-PIECE = 4096  # bytes; nothing is ever said, and only the end counts
+PIECE = 4096  # bytes; nothing is ever sent, and only the end counts
 
 
 class StopRequest:
-    """Whether a stop was asked for, and by which signal; 0 for none."""
+    """Whether a stop was requested, and by which signal; 0 for none."""
 
     def __init__(self) -> None:
         self.number = 0
@@ -25,11 +25,11 @@ class StopRequest:
 
 
 class StoppedError(Exception):
-    """The run was asked to stop, has committed, and can be taken up again."""
+    """The run was asked to stop, has committed, and can be continued."""
 
 
 def describe(number: int) -> str:
-    """What a signal that asks for an end has done."""
+    """The effect of a signal that asks for an end, in words."""
     if number == ORPHANED:
         return "stopped, for its supervisor had been killed"
     return f"stopped by {signal.Signals(number).name}"
@@ -37,7 +37,7 @@ def describe(number: int) -> str:
 
 @contextmanager
 def stop_on_signals() -> Iterator[StopRequest]:
-    """While inside, signals that ask for an end only set a flag: a handler can do nothing else.
+    """While inside, signals that ask for an end only set a flag, because a handler can do no more.
 
     It runs between any two bytecodes, when buffers may be donated and files half written.
     """
@@ -58,10 +58,9 @@ def stop_on_signals() -> Iterator[StopRequest]:
 
 
 def _outlive_nobody(stop: StopRequest) -> None:
-    """Stop when standard input ends: nobody is left who could end us, and the allocation is gone.
+    """Stop when standard input ends: then the supervisor is gone, and so is the allocation.
 
-    A kill of the supervisor is noticed through a container too, which the kernel's own signal for
-    orphans does not pass.
+    This also works through a container, which does not pass on the kernel's signal for orphans.
     """
     try:
         while os.read(STANDARD_INPUT, PIECE):

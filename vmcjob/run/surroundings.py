@@ -1,4 +1,4 @@
-"""What beside a spec decides the numbers of a run: releases, devices, precision."""
+"""Facts beside the spec that decide the numbers of a run: releases, devices, precision."""
 
 import os
 import platform
@@ -19,7 +19,7 @@ PACKAGES: Final = ("jax", "jaxlib", "flax", "optax", "kfac-jax", "pyscf", "numpy
 
 
 def provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
-    """All of it, for the run's store."""
+    """The provenance for the run's store."""
     return {
         "python": platform.python_version(),
         "versions": versions(),
@@ -35,7 +35,7 @@ def provenance(spec: JobSpec, start: Checkpoint | None) -> dict[str, object]:
 
 
 def versions() -> dict[str, str]:
-    """Of this package and those that have a say in the numbers, where they are installed."""
+    """Versions of this package and of the installed packages that affect the numbers."""
     installed = {"vmcjob": __version__}
     for package in PACKAGES:
         with suppress(PackageNotFoundError):
@@ -44,7 +44,7 @@ def versions() -> dict[str, str]:
 
 
 def device_names() -> str:
-    """Of this process, by kind, and of how many ranks that are alike."""
+    """The devices of this process by kind, and the number of ranks like it."""
     kinds = [device.device_kind for device in jax.local_devices()]
     names = ", ".join(f"{kinds.count(kind)} × {kind}" for kind in sorted(set(kinds)))
     return names if ranks.count() == 1 else f"{ranks.count()} ranks of {names}"

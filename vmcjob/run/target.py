@@ -1,7 +1,7 @@
-"""When an evaluation has the error that was asked for: where this is looked at, and what is found.
+"""Evaluations with a target error: when to look, and the finding.
 
-To look after every step, and stop at the first small error, would favour errors that are small by
-chance: so it is done rarely, and one look has to confirm another.
+A check after every step, with a stop at the first small error, would favour errors that are small
+by chance. So checks are rare, and one check has to confirm another.
 """
 
 from itertools import pairwise
@@ -19,31 +19,31 @@ FIRST_LENGTH = 480
 
 
 class Finding(NamedTuple):
-    """What was found of an evaluation of so many steps; errors in hartree."""
+    """The finding about an evaluation after some steps; errors in hartree."""
 
     target: float
     step: int
-    error: float  # as `aggregate` quotes it
+    error: float  # as in `aggregate`
     is_reached: bool
 
     def to_json(self) -> dict[str, Any]:
-        """For the store's attributes."""
+        """The finding as attributes of the store."""
         return self._asdict() | {"error": self.error if np.isfinite(self.error) else None}
 
     def __str__(self) -> str:
-        """How the evaluation ended, for people."""
+        """How the evaluation ended, in words."""
         how = "reached" if self.is_reached else "not reached within evaluate.steps"
         about = f"the error is {self.error:.2g} hartree after {self.step} steps"
         return f"target_error {self.target:g} {how}: {about}"
 
 
 def looks_of(options: Evaluate) -> frozenset[int]:
-    """The steps of an evaluation after which its error is looked at; none without a target."""
+    """The steps of an evaluation after which its error is checked; none without a target."""
     return frozenset(looks(options.steps) if options.target_error is not None else [])
 
 
 def looks(ceiling: int) -> list[int]:
-    """The lengths at which an evaluation of at most `ceiling` steps may end; itself the last.
+    """The lengths at which an evaluation of at most `ceiling` steps may end; the last is `ceiling`.
 
     All others are the same for every ceiling.
     """
@@ -51,10 +51,10 @@ def looks(ceiling: int) -> list[int]:
 
 
 def judge(energy: np.ndarray, variance: np.ndarray, target: float) -> Finding:
-    """Whether the mean of all steps so far is known as well as asked for, to `target` hartree.
+    """Whether the error of the mean of all steps so far is at most `target` hartree.
 
-    It is so if it was at the length before, too, and if both were converged (`stats.estimate`): the
-    error bar of a series that drifts, or has too few independent samples, means nothing.
+    This must hold at the previous length, too, and both must be converged (`stats.estimate`): the
+    error bar of a drifting or too short series means nothing.
     """
     found = estimate(energy, variance=variance)
     parts = [found]
@@ -63,10 +63,10 @@ def judge(energy: np.ndarray, variance: np.ndarray, target: float) -> Finding:
 
 
 def forecast(options: Evaluate, step: int, error: float | None) -> int | None:
-    """After how many steps an evaluation will probably end; its ceiling if its target is too far.
+    """Expected length of an evaluation; its ceiling if the target is too far.
 
-    None without a target, and before anything is known. The error, in hartree after so many steps,
-    falls as one over their root; that of two lengths has to be small.
+    None without a target, and as long as nothing is known. The error, in hartree after `step`
+    steps, falls as one over the root of the steps; it has to be small at two lengths.
     """
     if options.target_error is None or error is None or step < FIRST_LENGTH:
         return None
@@ -76,7 +76,7 @@ def forecast(options: Evaluate, step: int, error: float | None) -> int | None:
 
 
 def lengths(end: int) -> list[int]:
-    """Those below `end` at which a series is looked at."""
+    """The lengths below `end` at which a series is checked."""
     found: list[int] = []
     while (n := round(FIRST_LENGTH * 2.0 ** (len(found) / LOOKS_PER_DOUBLING))) < end:
         found.append(n)

@@ -45,24 +45,24 @@ log = logging.getLogger("vmcjob")
 
 
 class Worker:
-    """Takes one run from wherever its store left off to its end.
+    """Takes one run from its last commit to its end.
 
-    What is recorded depends on spec, seed and number of devices alone: blocks and commits fall
-    where the clock puts them and change no number, but for where a rollback leads to.
+    Recorded numbers depend on spec, seed and number of devices only. Blocks and commits depend on
+    the clock and change no number, except the point to which a rollback leads.
     """
 
     def __init__(
         self,
         spec: JobSpec,
-        make_calculation: Callable[..., Calculation],  # of a spec and a policy
+        make_calculation: Callable[..., Calculation],  # takes a spec and a policy
         store: RunStore | Replica,
         stop: StopRequest,
         heartbeat: HeartbeatWriter,
         start: Mapping[str, np.ndarray] | None = None,
-        steps: Steps | None = None,  # that are being made ready already
-        after_commit: Callable[[], None] = lambda: None,  # what can wait, if there is time
+        steps: Steps | None = None,  # steps that are being compiled
+        after_commit: Callable[[], None] = lambda: None,  # work that can wait
     ) -> None:
-        """Begin with the checkpoint `start` of another run, unless there is one of this run."""
+        """Begin with the checkpoint `start` of another run, unless this run has one."""
         self._spec, self._make_calculation, self._store = spec, make_calculation, store
         self._stop, self._heartbeat, self._start, self._steps = stop, heartbeat, start, steps
         self._looks, self._planned, self._after_commit = Looks(spec), steps_of(spec), after_commit
@@ -70,7 +70,7 @@ class Worker:
         self._begin()
 
     def _begin(self) -> None:
-        """From the last commit on, as carefully as the rollbacks so far ask for."""
+        """Begin at the last commit, with the policy that follows from the rollbacks so far."""
         self._plan()
         self.position, self.warning = self._restore()
         series = {phase: self._store.series(phase.value) for phase in RECORDED}
@@ -83,7 +83,7 @@ class Worker:
         self._watch.accept(series[Phase.TRAIN])
 
     def _plan(self) -> None:
-        """Of a training that ends when it is level, as long as is known by now."""
+        """Plan the lengths of phases; the length of a level training is known late."""
         spec = with_training(self._spec, self._store.n_due["train"])
         self._planned.update(steps_of(spec))
         policy = RetryPolicy.after(self._rollbacks)
@@ -91,24 +91,24 @@ class Worker:
 
     @property
     def _wall_time(self) -> float:
-        """Seconds that the run has taken so far, all its attempts together."""
+        """Seconds of all attempts of the run so far."""
         return time.monotonic() - self._began
 
     @property
     def standing(self) -> str:
-        """Where the run stands, in words."""
+        """The position of the run, in words."""
         done, planned = self.position.step, self._planned[self.position.phase]
         return f"{self.position.phase} step {done}/{planned}" if planned else "the beginning"
 
     def run(self) -> Finding | None:
-        """All phases that are left; what was found of a target error, if there is one.
+        """Run all remaining phases; return the finding about a target error, if there is one.
 
-        Numbers that are not finite, an explosion of the energy, and a lack of memory send the run
-        back to its last commit, from where it goes on more carefully.
+        Numbers that are not finite, explosions of the energy and lack of memory send the run back
+        to its last commit, from where it continues with a more careful policy.
 
-        Raises StoppedError after a commit if a stop was requested, DivergedError if the run went
-        wrong more often than the spec allows (the last commit is then the last good state), and
-        MemoryError if going on with fewer walkers at a time did not help.
+        Raises StoppedError after a commit if a stop was requested, DivergedError if the run failed
+        more often than the spec allows (the last commit is then the last good state), and
+        MemoryError if fewer walkers at a time did not help.
         """
         while (setback := self._run_phases()) is not None:
             self._go_back(*setback)
@@ -119,9 +119,9 @@ class Worker:
         return found
 
     def _run_phases(self) -> tuple[Cause, int] | None:
-        """All phases that are left; or why that was not possible, and at which step.
+        """Run all remaining phases; return the cause and step of a failure, or None.
 
-        Nothing else survives of the failure: its traceback would hold on to the state of devices.
+        The traceback is dropped, because it would keep arrays on the devices alive.
         """
         try:
             self._run_each_phase()
@@ -150,7 +150,7 @@ class Worker:
                 run_phase(phase, steps.step_of(self.calculation, name, self.position.state))
 
     def _go_back(self, cause: Cause, step: int) -> None:
-        """Return to the last commit, record it, and take more care from there."""
+        """Return to the last commit, record the rollback, and continue more carefully."""
         phase, (to_phase, to_step) = self.position.phase, self._committed
         so_far = RetryPolicy.after(self._rollbacks)
         if cause in DIVERGENCES and so_far.retries >= self._spec.train.rollbacks:
@@ -169,9 +169,9 @@ class Worker:
         self._begin()
 
     def _enter(self, phase: Phase) -> None:
-        """Go on to the next phase; from pretraining, after a commit, with a new optimizer.
+        """Enter the next phase; after pretraining, commit and start a new optimizer.
 
-        Training is committed before its last parameters are compared with others, or replaced.
+        Training is committed before its last parameters are compared or replaced.
         """
         state = self.position.state
         if self.position.phase is Phase.PRETRAIN and self._planned[Phase.PRETRAIN]:
@@ -205,7 +205,7 @@ class Worker:
                 return
 
     def _is_over(self) -> bool:
-        """Whether the phase ends before its last step; of a level training that end is begun."""
+        """Whether the phase ends early; the end of a level training is planned here."""
         found = self._look()
         if found is None or not found.is_reached:
             return False
@@ -216,9 +216,9 @@ class Worker:
         return isinstance(found, Finding)
 
     def _look(self) -> Finding | Level | None:
-        """What is known of the phase by committed rows alone, whatever interrupted the run.
+        """The finding about the phase from committed rows, independent of interruptions.
 
-        None where there is nothing to look for, which is so at most lengths.
+        None at most lengths, where there is nothing to check.
         """
         phase, step = self.position.phase, self.position.step
         if step not in self._looks.steps(phase, self._planned):
@@ -229,7 +229,7 @@ class Worker:
         return share_finding(self._looks.judge(phase, rows))
 
     def _settle(self) -> Finding | None:
-        """Record what came of a target error: how long the evaluation is, and why."""
+        """Record the finding about a target error: length of the evaluation, and reason."""
         found = self._look()
         if not isinstance(found, Finding):
             return None
@@ -238,7 +238,7 @@ class Worker:
         return found
 
     def _compare(self, phase: Phase, step: Step) -> None:
-        """Measure the last parameters, then their average, and go on with the better ones."""
+        """Measure the last parameters, then their average, and continue with the better ones."""
         found = candidates(self.position.state)
         measured, done = {}, 0
         for name, params in found.items():
@@ -257,9 +257,9 @@ class Worker:
         self.position = Position(phase, done, with_parameters(self.position.state, found[chosen]))
 
     def _at_block_end(self, judgement: Judgement = NOTHING_STRANGE) -> bool:
-        """Between blocks: commit if it is time, stop if that was asked; whether all is strange.
+        """Commit if it is time, stop if requested; return whether the last step is strange.
 
-        While the last step is strange, nothing is committed: it may be the first of an explosion.
+        While the last step is strange, nothing is committed: an explosion may have begun.
         """
         due = time.monotonic() - self._flushed >= self._spec.output.flush_seconds
         found = reach_consensus(due, self._stop, judgement)
@@ -274,7 +274,7 @@ class Worker:
         return found.judgement.is_strange
 
     def _commit(self) -> None:
-        """Write what is pending and where to go on; short phases are simply done again."""
+        """Write pending results and a checkpoint; short phases are repeated instead."""
         phase, step, state = self.position.phase, self.position.step, self.position.state
         if phase in (Phase.WARMUP, Phase.COMPARE):
             return
@@ -286,7 +286,7 @@ class Worker:
             self._after_commit()
 
     def _restore(self) -> tuple[Position, str | None]:
-        """Where the last commit left off, or the beginning; what to know about the checkpoint."""
+        """Position and state of the last commit, or the beginning; a checkpoint warning."""
         state = self.calculation.initial_state()
         restored = self._store.checkpoint()
         if restored is None:
