@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.fwdlap.oracles import check
 from vmcjob import fwdlap
 from vmcjob.fwdlap.elimination import MAX_ELIMINATED
 from vmcjob.fwdlap.linalg import inverse_factors, is_slogdet
@@ -83,3 +84,17 @@ def test_the_rule_for_determinants_knows_it(n: int) -> None:
     for function, x in ((fwdlap.slogdet, a), (jax.vmap(fwdlap.slogdet), a)):
         (eqn,) = jax.make_jaxpr(function)(x).eqns
         assert is_slogdet(eqn)
+
+
+@pytest.mark.parametrize("n", [3, MAX_ELIMINATED + 1])
+def test_a_complex_determinant_has_a_phase_that_turns(n: int) -> None:
+    """Its sign is no constant, as of real matrices: s = exp(i Im log det) has both derivatives."""
+    random = np.random.default_rng(n)
+    waves = jnp.asarray(random.normal(size=(n, n, 3)))
+    shift = jnp.asarray(random.normal(size=(n, n)) + 1j * random.normal(size=(n, n)))
+
+    def parts(r: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array]:
+        sign, log_abs = jnp.linalg.slogdet(jnp.exp(1j * waves @ r**2) + shift)
+        return jnp.real(sign), jnp.imag(sign), log_abs
+
+    check(parts, jnp.asarray([0.3, -0.2, 0.5]))

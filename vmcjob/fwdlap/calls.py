@@ -34,7 +34,7 @@ def by_the_primal(eqn: Any, inputs: list[Value]) -> list[Value]:
 def by_the_custom_rule(eqn: Any, inputs: list[Value]) -> list[Value]:
     """Apply the user's tangent rule, element by element if the function acts element by element."""
     node = inputs[0]
-    if len(inputs) == 1 and is_slogdet(eqn) and not jnp.iscomplexobj(node.primal):
+    if len(inputs) == 1 and is_slogdet(eqn):
         return slogdet(eqn, node)
     return by_one_operand(eqn, inputs) if is_elementwise(eqn) else by_jvp_of_jvp(eqn, inputs)
 

@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import jax
 import jax.numpy as jnp
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Inexact
 
 from vmcjob.fwdlap.kept import kept
 
@@ -18,17 +18,17 @@ after the other, and its overhead outweighs the arithmetic; it is as fast from t
 class PivotRow(NamedTuple):
     """A pivot row from its pivot on, and whether it was swapped with a row further down."""
 
-    row: Float[Array, "*batch column"]
+    row: Inexact[Array, "*batch column"]
     is_swapped: Bool[Array, "*batch"]
 
 
-def is_eliminated(a: Float[Array, "*batch n n"]) -> bool:
+def is_eliminated(a: Inexact[Array, "*batch n n"]) -> bool:
     """Whether matrices of this shape are handled by this module: small ones, on CPUs."""
     return a.shape[-1] <= MAX_ELIMINATED and jax.default_backend() == "cpu"
 
 
 @jax.jit
-def eliminated_slogdet(a: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
+def eliminated_slogdet(a: Inexact[Array, "*batch n n"]) -> tuple[Array, Array]:
     """Sign and log|det|, 0 and −∞ for a singular matrix. `linalg` knows this function by name."""
     sign, log_abs = jnp.ones(a.shape[:-2], a.dtype), jnp.zeros(a.shape[:-2], a.dtype)
     for row, is_swapped in _pivot_rows(a):
@@ -39,8 +39,8 @@ def eliminated_slogdet(a: Float[Array, "*batch n n"]) -> tuple[Array, Array]:
 
 
 def eliminated_factors(
-    a: Float[Array, "*batch n n"],
-) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
+    a: Inexact[Array, "*batch n n"],
+) -> tuple[Inexact[Array, "*batch n n"], Inexact[Array, "*batch n n"]]:
     """L⁻¹ P and U⁻¹ of P A = L U: elimination turns [A, 1] into [U, L⁻¹ P].
 
     U⁻¹ is built from its last row upwards. If U is singular, the result is finite but no inverse.
@@ -57,7 +57,7 @@ def eliminated_factors(
     return jnp.stack([row[..., -n:] for row in rows], axis=-2), inverse
 
 
-def _pivot_rows(a: Float[Array, "*batch n column"]) -> Iterator[PivotRow]:
+def _pivot_rows(a: Inexact[Array, "*batch n column"]) -> Iterator[PivotRow]:
     """The rows of U, followed by the transformed columns to their right.
 
     In each column the largest element becomes the pivot, and the elements below are eliminated.

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
-from jaxtyping import Float
+from jaxtyping import Inexact
 
 from vmcjob.fwdlap.elimination import eliminated_factors, is_eliminated
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
@@ -55,7 +55,7 @@ def _innermost(closed: Any) -> str:
 
 
 def slogdet(eqn: Any, node: Node) -> list[Value]:
-    """Sign and log|det A| of a stack of real matrices, with one factorisation P A = L U.
+    """Sign and log|det A| of a stack of matrices, with one factorisation P A = L U.
 
         M_d = L⁻¹ P J_d U⁻¹,    J' = tr M_d,    L' = tr(U⁻¹ L⁻¹ P L) - sum_d tr(M_d M_d)
 
@@ -73,12 +73,36 @@ def slogdet(eqn: Any, node: Node) -> list[Value]:
     if stacked:
         jacobian, squares = _traces(left, stacked[0], right)
         laplacian = total(laplacian, -squares)
-    return [sign, make_node(out, uniform_blocks(jacobian, directions), laplacian)]
+    if not jnp.iscomplexobj(out) and not jnp.iscomplexobj(node.primal):
+        return [sign, make_node(out, uniform_blocks(jacobian, directions), laplacian)]
+    phase = _phase(sign, jacobian, laplacian)
+    log_abs = (None if part is None else jnp.real(part) for part in (jacobian, laplacian))
+    return [
+        make_node(primal, uniform_blocks(first, directions), second)
+        for primal, (first, second) in ((sign, phase), (out, log_abs))
+    ]
+
+
+def _phase(
+    sign: Array, jacobian: Array | None, laplacian: Array | None
+) -> tuple[Array | None, Array | None]:
+    """Jacobian and Laplacian of s = exp(i Im w), from those of w = log det.
+
+    s_d = i s Im w_d,    Δs = s (i Im Δw - sum_d (Im w_d)²)
+    """
+    first = second = None
+    if laplacian is not None:
+        second = 1j * sign * jnp.imag(laplacian)
+    if jacobian is not None:
+        turn = jnp.imag(jacobian)
+        first = 1j * sign * turn
+        second = total(second, -sign * jnp.sum(turn**2, axis=0))
+    return first, second
 
 
 def inverse_factors(
-    a: Float[Array, "*batch n n"],
-) -> tuple[Float[Array, "*batch n n"], Float[Array, "*batch n n"]]:
+    a: Inexact[Array, "*batch n n"],
+) -> tuple[Inexact[Array, "*batch n n"], Inexact[Array, "*batch n n"]]:
     """L⁻¹ P and U⁻¹ of P A = L U; their product U⁻¹ L⁻¹ P is A⁻¹.
 
     Large matrices use matrix products instead of triangular solves. On XLA:CPU two independent
@@ -93,7 +117,7 @@ def inverse_factors(
     return product(_lower_inverse(lower), rows), jnp.swapaxes(_lower_inverse(upper), -1, -2)
 
 
-def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n n"]:
+def _lower_inverse(lower: Inexact[Array, "*batch n n"]) -> Inexact[Array, "*batch n n"]:
     """Inverse of lower triangular matrices, from blocks whose size doubles at each step.
 
         [A 0; C B]⁻¹ = [A⁻¹ 0; -B⁻¹ C A⁻¹ B⁻¹]
@@ -116,7 +140,9 @@ def _lower_inverse(lower: Float[Array, "*batch n n"]) -> Float[Array, "*batch n 
     return inverse
 
 
-def product(a: Float[Array, "... m k"], b: Float[Array, "... k n"]) -> Float[Array, "... m n"]:
+def product(
+    a: Inexact[Array, "... m k"], b: Inexact[Array, "... k n"]
+) -> Inexact[Array, "... m n"]:
     """Matrix products; small ones term by term, so that XLA fuses them with earlier operations."""
     if a.shape[-1] > MAX_WRITTEN_OUT:
         return jnp.matmul(a, b, precision=HIGHEST)
@@ -125,10 +151,10 @@ def product(a: Float[Array, "... m k"], b: Float[Array, "... k n"]) -> Float[Arr
 
 
 def _traces(
-    left: Float[Array, "*batch n n"],
-    stack: Float[Array, " direction *batch n n"],
-    right: Float[Array, "*batch n n"],
-) -> tuple[Float[Array, " direction *batch"], Float[Array, "*batch"]]:
+    left: Inexact[Array, "*batch n n"],
+    stack: Inexact[Array, " direction *batch n n"],
+    right: Inexact[Array, "*batch n n"],
+) -> tuple[Inexact[Array, " direction *batch"], Inexact[Array, "*batch"]]:
     """tr M_d and sum_d tr(M_d M_d) of M_d = left J_d right, for the leading axis d of `stack`.
 
     For large matrices, all directions are side by side in the products, as one long right factor.
@@ -152,7 +178,7 @@ def _traces(
 
 
 def _trace_of_product(
-    a: Float[Array, "*batch n n"], b: Float[Array, "*batch n n"]
-) -> Float[Array, "*batch"]:
+    a: Inexact[Array, "*batch n n"], b: Inexact[Array, "*batch n n"]
+) -> Inexact[Array, "*batch"]:
     """tr(a b) over the last two axes."""
     return jnp.sum(a * jnp.swapaxes(b, -1, -2), axis=(-2, -1))
