@@ -89,6 +89,7 @@ ROOMS: dict[str, set[str]] = {
     "extrapolation": {"stats"},
     # what a notebook opens: it reads everything and starts nothing
     "analysis": {
+        "columns",
         *("rundir", "status", "spec", "store", "stats", "table", "evaluation", "frames"),
         *("run", "vmc"),
     }

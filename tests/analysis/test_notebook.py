@@ -4,6 +4,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -62,6 +63,17 @@ def test_a_run_that_goes_on_shows_what_was_committed(runs: Path) -> None:
     assert len(run.train.step) == 8
     assert bool(np.isfinite(run.train.energy).all())
     assert len(run.evaluate.step) == 0
+
+
+def test_a_relative_width_is_no_length(runs: Path) -> None:
+    """Of scaled moves the store says bohr; the spec says which moves they are."""
+    run = vmcjob.open_run(runs / FINISHED)
+    assert run.spec.sampler.proposal == "plain"
+    assert run.train.width.attrs["units"] == "bohr"
+    again = vmcjob.open_run(runs / FINISHED)
+    sampler = replace(run.spec.sampler, proposal="scaled")
+    again.spec = replace(run.spec, sampler=sampler)
+    assert again.train.width.attrs["units"] == "1"
 
 
 def test_walkers_know_their_electrons(runs: Path) -> None:

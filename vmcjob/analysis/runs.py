@@ -6,6 +6,7 @@ from glob import glob
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from vmcjob.columns import Column
 from vmcjob.errors import NotFoundError, StoreError, UsageError
 from vmcjob.frames import to_labelled, to_tree, to_walkers
 from vmcjob.rundir import RunDir, select
@@ -143,7 +144,11 @@ class Run:
         return restore(self.spec, found.checkpoint.arrays)
 
     def _series(self, phase: Phase) -> "Dataset":
-        return to_labelled(self._store.columns(phase), self._store.series(phase), self._facts)
+        columns = dict(self._store.columns(phase))
+        if "width" in columns and self.spec.sampler.proposal == "scaled":
+            relative = "standard deviation of a proposed move, of the distance from the nuclei"
+            columns["width"] = Column("1", relative)
+        return to_labelled(columns, self._store.series(phase), self._facts)
 
     @property
     def _facts(self) -> dict[str, Any]:
