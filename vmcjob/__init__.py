@@ -1,7 +1,7 @@
 """From a TOML job spec to a variational Monte Carlo energy with an honest error bar.
 
-For notebooks: `open_run`, `open_runs` and `aggregate`. Nothing at all is imported before one of
-them is asked for: the command's own start has promised so.
+For notebooks: `open_run`, `open_runs` and `aggregate`. Nothing is imported before one of them is
+used, so that the command starts fast.
 """
 
 TYPE_CHECKING = False  # as typing's, without importing it
@@ -13,7 +13,7 @@ __all__ = ["__version__", "aggregate", "open_run", "open_runs"]
 
 
 def __getattr__(name: str) -> object:
-    """One of the above, from the room that has it."""
+    """A name of `__all__`, imported on first use."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     from importlib import import_module
@@ -22,5 +22,5 @@ def __getattr__(name: str) -> object:
 
 
 def __dir__() -> list[str]:
-    """What a notebook completes."""
+    """The names that a notebook completes."""
     return __all__

@@ -1,7 +1,7 @@
-"""`vmcjob`, also as `python -m vmcjob`: a start that is cut short ends in a sentence too.
+"""`vmcjob`, also as `python -m vmcjob`; an interrupted start ends with a sentence, too.
 
-Nothing is imported before `main` but what the interpreter has anyway: until then, nobody could
-catch what Ctrl-C raises.
+Only modules that the interpreter has already loaded are imported before `main`: earlier, Ctrl-C
+could not be caught.
 """
 
 import errno
@@ -28,7 +28,7 @@ def main() -> None:
 
 
 def _is_out_of_memory(error: BaseException | None) -> bool:
-    """Whether memory ran out, in the words of Python, of the system or of its linker."""
+    """Whether an error reports lack of memory: from Python, the system or the linker."""
     while error is not None:
         if isinstance(error, MemoryError) or getattr(error, "errno", None) == errno.ENOMEM:
             return True

@@ -1,4 +1,4 @@
-"""Which run each run begins with, goes on from or comes after, and the trees that follow."""
+"""The parents of runs (the runs that they start from, continue or wait for), and their trees."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,10 +12,10 @@ BRANCH, LAST, BAR, GAP = "├─ ", "└─ ", "│  ", "   "
 
 
 def parent_of(run: RunDir) -> str | None:
-    """The run that a run begins with, else that it goes on from, else that it comes after."""
+    """The run that a run starts from, else the one that it continues, else the one it waits for."""
     try:
         train = Document.parse(run.read_spec_text(), str(run.spec_path)).tables.get("train")
-    except VmcJobError:  # which `show` tells
+    except VmcJobError:  # reported by `show`
         train = None
     origin = run.continues or (train.get("start_from") if isinstance(train, dict) else None)
     if isinstance(origin, str):
@@ -25,7 +25,7 @@ def parent_of(run: RunDir) -> str | None:
 
 
 def as_trees(rows: Sequence[Row]) -> list[Row]:
-    """The rows, each below its parent where that is among them, their ids indented by branches."""
+    """The rows, each below its parent if that is listed, with ids indented by branches."""
     by_id = {row.run_id: row for row in rows}
     children: dict[str | None, list[Row]] = {}
     for row in rows:

@@ -1,7 +1,7 @@
-"""Tells a command of the user's choice that a run or a submission has ended.
+"""Notify a command of the user's choice about the end of a run or a submission.
 
-Whatever becomes of that command, the run is not disturbed: it has a time limit, what it says and
-what went wrong goes to a log, and nothing is raised.
+The command never disturbs the run: it has a time limit, its output and errors go to a log, and no
+exception is raised.
 """
 
 import json
@@ -41,7 +41,7 @@ log = logging.getLogger("vmcjob")
 
 
 def why_not_found(command: str) -> str | None:
-    """What is wrong with a command as seen from here; None if its program is there."""
+    """The problem with a command on this machine; None if its program exists."""
     program = shlex.split(command)[0]
     if shutil.which(program) is not None:
         return None
@@ -52,7 +52,7 @@ def why_not_found(command: str) -> str | None:
 
 
 def notify_run(run: RunDir, command: str | None) -> None:
-    """Tell that a run has ended, once for each end; a requeue of what is finished is no new one."""
+    """Notify about the end of a run, once for each end; requeuing a finished run is no end."""
     if command is None:
         return
     try:
@@ -71,7 +71,7 @@ def notify_run(run: RunDir, command: str | None) -> None:
 
 
 def notify_job(run: RunDir, command: str | None) -> None:
-    """Tell that a run of a batch system has ended, and of its submission, if it was the last."""
+    """Notify about the end of a batch system's run, and of its submission after the last run."""
     notify_run(run, command)
     if command is None:
         return
@@ -85,7 +85,7 @@ def notify_job(run: RunDir, command: str | None) -> None:
 
 
 def _is_through(run: RunDir, group: Group) -> bool:
-    """Whether somebody has been told of the end of a run's part in its latest submission."""
+    """Whether the end of a run in its latest submission was reported."""
     submission, known = run.read_submission(), run.read_notification()
     if submission is None:
         return False  # left for later
@@ -95,7 +95,7 @@ def _is_through(run: RunDir, group: Group) -> bool:
 
 
 def notify_submission(runs: Sequence[RunDir], command: str | None, talk: Path) -> None:
-    """Tell that all runs of a submission have ended; what goes wrong goes to the file `talk`."""
+    """Notify that all runs of a submission have ended; errors go to the file `talk`."""
     if command is None or not runs:
         return
     described: list[dict[str, Any]] = []
@@ -116,7 +116,7 @@ def notify_submission(runs: Sequence[RunDir], command: str | None, talk: Path) -
 
 
 def describe_run(run: RunDir) -> dict[str, Any]:  # a JSON document
-    """Who a run is and how its last attempt ended; RunDirError if it has no record."""
+    """Identity of a run, and how its last attempt ended; RunDirError without a record."""
     record, submission, outcome = run.read_record(), run.read_submission(), run.read_outcome()
     is_cancelled = run.read_cancellation() is not None
     state = final_state(outcome, submission, is_cancelled=is_cancelled)
@@ -145,7 +145,7 @@ def describe_run(run: RunDir) -> dict[str, Any]:  # a JSON document
 def final_state(
     outcome: OutcomeRecord | None, submission: Submission | None, *, is_cancelled: bool
 ) -> State:
-    """The state of a run at which nobody works any more, and to which nobody comes back."""
+    """The state of a run that has ended and does not come back."""
     if outcome is not None and outcome.outcome is not Outcome.PREEMPTED:
         return State(outcome.outcome)
     if is_cancelled or (submission is not None and submission.cancelled_at is not None):
@@ -154,7 +154,7 @@ def final_state(
 
 
 def call(command: str, document: dict[str, Any], talk: Path, folder: Path) -> None:
-    """Give the command the document; what it says, and what went wrong, goes to the file `talk`."""
+    """Pass the document to the command; its output and errors go to the file `talk`."""
     with suppress(OSError), open(talk, "ab", buffering=0) as sink:
         problem = _run(shlex.split(command), json.dumps(document) + "\n", sink, folder)
         if problem:
@@ -162,7 +162,7 @@ def call(command: str, document: dict[str, Any], talk: Path, folder: Path) -> No
 
 
 def _run(words: Sequence[str], text: str, sink: BinaryIO, folder: Path) -> str | None:
-    """What went wrong with a command that is given this text; None if nothing did."""
+    """The problem with a command that gets this text; None without a problem."""
     try:
         process = subprocess.Popen(
             words,
@@ -186,7 +186,7 @@ def _run(words: Sequence[str], text: str, sink: BinaryIO, folder: Path) -> str |
 
 
 def _name_of(submission: Submission | None) -> str:
-    """What no other submission of the run is called."""
+    """A name that no other submission of the run has."""
     if submission is None:
         return ""
     return submission.job_name or f"{submission.job_id} of {submission.submitted_at}"

@@ -1,4 +1,4 @@
-"""What is seen of a run: its directory, the living processes, and its batch system's word."""
+"""Observation of a run: its directory, living processes, and the state of its job."""
 
 import time
 from collections.abc import Iterable
@@ -8,10 +8,10 @@ from vmcjob.state import STALE_S, JobState, Observation
 
 
 def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation:
-    """Look at everything, in the order that a worker's last moments demand.
+    """Read all facts about a run, in the order that the end of a worker requires.
 
-    A worker writes its outcome and then ends, so the outcome is read last: had it been read
-    first, a worker that ended in between would look dead without an outcome.
+    A worker writes its outcome and then ends, so the outcome is read last. If it were read first, a
+    worker that ends in between would look dead without an outcome.
     """
     record = run.read_record()
     submission = run.read_submission()
@@ -41,7 +41,7 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
 
 
 def heard_of_s(run: RunDir) -> float | None:
-    """How long ago the run's worker gave a sign of life; None if it is known to be gone."""
+    """Seconds since the last sign of life of the run's worker; None if it is known to be gone."""
     seen = observe(run, time.time())
     return silence_s(seen) if seen.is_worker_alive and seen.outcome is None else None
 
@@ -53,9 +53,9 @@ def silence_s(seen: Observation) -> float:
 
 
 def _events(run: RunDir, submission: Submission | None) -> frozenset[object]:
-    """What a job's supervisor has noted of its worker: that it was asked to stop, or is lost.
+    """Events that a job's supervisor recorded about its worker: asked to stop, or lost.
 
-    No times: clocks of hosts differ.
+    No times are compared: clocks of hosts differ.
     """
     if submission is None or not submission.is_job:
         return frozenset()
@@ -69,7 +69,7 @@ def _events(run: RunDir, submission: Submission | None) -> frozenset[object]:
 def _workers(
     submission: Submission | None, heartbeat: Heartbeat | None
 ) -> Iterable[tuple[Process, float]]:
-    """Who may be working on the run, each with the time of its last sign of life."""
+    """Possible workers of the run, each with the time of its last sign of life."""
     if heartbeat is not None:
         yield heartbeat.process, heartbeat.time
     # The launcher knows its worker before that has said a word.
@@ -78,6 +78,6 @@ def _workers(
 
 
 def _is_alive(worker: Process, sign_of_life: float, now: float) -> bool:
-    """Seen in the process table, or, on another host, heard of lately."""
+    """Whether a worker is in the process table, or, on another host, gave a recent sign of life."""
     alive = worker.is_alive()
     return now - sign_of_life <= STALE_S if alive is None else alive

@@ -1,7 +1,7 @@
-"""What a batch system, a supervisor and its worker say to each other without words.
+"""The protocol between a batch system, a supervisor and its worker.
 
 A worker is asked to stop by a signal and answers by its exit code. Both may be of different
-releases of vmcjob, in different images: what stands here stays as it is.
+releases of vmcjob, in different images, so these values never change.
 """
 
 import signal
@@ -48,10 +48,10 @@ JAX_CACHE = "JAX_COMPILATION_CACHE_DIR"
 
 
 def how_it_ended(code: int) -> str:
-    """An exit code as Popen has it, in words."""
+    """An exit code of Popen, in words."""
     return signal.Signals(-code).name if code < 0 else f"exit code {code}"
 
 
 def as_signal(code: int) -> int:
-    """An exit code as Popen has it; a container reports death by signal n as 128 + n."""
+    """An exit code of Popen; a container reports death by signal n as 128 + n."""
     return 128 - code if 128 < code < 128 + signal.NSIG else code

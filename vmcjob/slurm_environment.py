@@ -1,8 +1,8 @@
-"""What SLURM's programs see of the environment: nothing that would filter or replace what we say.
+"""The environment of SLURM's programs, without variables that filter or replace vmcjob's options.
 
-`SQUEUE_PARTITION` hides jobs from squeue, `SBATCH_TIME` replaces a script's own options, and inside
-of a job all that describes this job leaks into the next one. Also which of their answers mean that
-slurmctld is busy, for the login node and for jobs alike.
+`SQUEUE_PARTITION` hides jobs from squeue, `SBATCH_TIME` replaces a script's options, and inside a
+job the variables of this job would affect the next one. This module also recognises answers which
+mean that slurmctld is busy, on the login node and in jobs.
 """
 
 import re
@@ -15,7 +15,7 @@ _NEEDED = {"SLURM_CONF", "SLURM_CONF_SERVER", "SLURM_JWT"}  # to find the cluste
 
 
 def clean(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment without what SLURM's programs take for options."""
+    """The environment without the variables that SLURM's programs read as options."""
     return {
         name: value
         for name, value in environ.items()
@@ -24,7 +24,7 @@ def clean(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def plain(environ: Mapping[str, str]) -> dict[str, str]:
-    """The same for programs whose answers are read by us."""
+    """The environment for programs whose answers vmcjob reads."""
     return {**clean(environ), **PLAIN}
 
 
@@ -39,20 +39,20 @@ _BUSY = re.compile(f"{_FULL}|{_REFUSING}|{_SILENT}")
 
 
 def is_busy(answer: str) -> bool:
-    """Whether slurmctld may answer otherwise in a moment."""
+    """Whether slurmctld may answer differently in a moment."""
     return _BUSY.search(answer) is not None
 
 
 def is_away(answer: str) -> bool:
-    """Whether nobody listens: slurmctld is being restarted, or there is none."""
+    """Whether slurmctld does not run, for example during a restart."""
     return re.search(_AWAY, answer) is not None
 
 
 def is_full(answer: str) -> bool:
-    """Whether slurmctld has no room for another job, as far as its answer tells."""
+    """Whether slurmctld has no room for another job, according to its answer."""
     return re.search(_FULL, answer) is not None
 
 
 def is_unclear(answer: str) -> bool:
-    """Whether slurmctld may have done what it was asked, though it did not say so."""
+    """Whether slurmctld may have carried out the request without confirming it."""
     return re.search(_SILENT, answer) is not None

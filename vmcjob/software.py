@@ -1,6 +1,6 @@
-"""Whether releases of libraries can run a spec, known without importing them.
+"""Whether the releases of libraries can run a spec, without importing them.
 
-A job that waited for hours should not be the first to say that its optimizer does not run.
+An unsuitable release should be found at submission, not after hours in a queue.
 """
 
 import re
@@ -22,7 +22,7 @@ REMEDY: Final = "pip install 'jax<0.11' 'jaxlib<0.11' 'kfac-jax>=0.0.8', or choo
 
 
 def depends_on_releases(spec: JobSpec) -> bool:
-    """Whether some releases that vmcjob runs on cannot run this spec."""
+    """Whether some releases that vmcjob supports cannot run this spec."""
     return spec.optimizer.kind == "kfac"
 
 
@@ -38,14 +38,14 @@ def installed() -> Versions:
 
 
 def labelled(labels: Mapping[str, str]) -> Versions:
-    """The releases in an image, by the image's labels; empty for an image without such labels."""
+    """The releases in an image, from its labels; empty for an image without such labels."""
     return {
         key.removeprefix(LABEL): value for key, value in labels.items() if key.startswith(LABEL)
     }
 
 
 def why_not(spec: JobSpec, versions: Versions) -> str | None:
-    """Why the optimizer of a spec cannot run with these releases; None if it can, or may."""
+    """The reason why the optimizer of a spec cannot run with these releases; None if it may."""
     if not depends_on_releases(spec) or "jax" not in versions:
         return None
     if "kfac-jax" not in versions:

@@ -1,4 +1,4 @@
-"""Apptainer images, in which workers run on clusters: image build, inspect, verify."""
+"""The command `image`: build, inspect and verify Apptainer images."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -108,9 +108,9 @@ def verify(
 
 
 def _find(path: Path | None, spec_path: Path | None, profile: Path | None) -> "Image":
-    """The image that is named, else that of the spec, else that of the site; with its pin.
+    """The named image, else the spec's, else the site's; with its pin.
 
-    A pin is that of one image: for another one that is named it does not count.
+    A pin belongs to one image, so it does not apply to another named image.
     """
     from vmcjob.container import Image, find_image
     from vmcjob.spec import Container, read_spec
@@ -128,7 +128,7 @@ def _find(path: Path | None, spec_path: Path | None, profile: Path | None) -> "I
 
 
 def _put_facts(facts: "Facts", as_json: bool) -> None:
-    """What an image is, as text or JSON."""
+    """Print the facts of an image as text or JSON."""
     if as_json:
         document = {"image": str(facts.path.absolute()), "sha256": facts.sha256}
         document |= {"size_bytes": facts.size_bytes, "labels": dict(facts.labels)}

@@ -1,4 +1,4 @@
-"""The keys of a spec, each with its default, what it accepts and what it means: vmcjob keys."""
+"""The command `keys`: the keys of a spec with default, accepted values and meaning."""
 
 import re
 import shutil
@@ -42,8 +42,8 @@ class KeyRow(NamedTuple):
     """One key of a spec, in words."""
 
     key: str
-    kind: str  # for which `kind` of its table it is, empty where there is only one
-    default: str  # as TOML; empty where there is none, or where a key has to be given
+    kind: str  # the `kind` of its table; empty if there is only one
+    default: str  # as TOML; empty without a default
     expected: str
     meaning: str
 
@@ -99,7 +99,7 @@ def _row(name: str, kind: str, key: "Key") -> KeyRow:
 
 
 def _default(key: "Key") -> str:
-    """As a document would say it; what no document may say stands for what `meaning` tells."""
+    """The default as TOML; empty for None, whose effect `meaning` explains."""
     from vmcjob.document import format_value
 
     is_plain = isinstance(key.default, str | int | float | tuple)
@@ -115,10 +115,7 @@ def _says(row: KeyRow, word: str) -> bool:
 
 
 def _chosen(rows: Sequence[KeyRow], names: Sequence[str]) -> list[KeyRow]:
-    """The rows of some keys, of all keys of some tables, or that have a word in their meaning.
-
-    UsageError for a name that is none of these.
-    """
+    """The rows of the named keys and of the named tables' keys; UsageError for other names."""
     from vmcjob.document import closest
 
     found: set[KeyRow] = set()

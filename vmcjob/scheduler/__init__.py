@@ -1,6 +1,6 @@
-"""Where runs are sent: the only room that knows how work is queued, started and taken back.
+"""Scheduling: the only room that queues, starts and cancels work.
 
-Each backend keeps the contract of `contract.Backend` and is registered here.
+Each backend implements the contract of `contract.Backend` and is registered here.
 """
 
 from vmcjob.scheduler.cancel import cancel

@@ -1,4 +1,4 @@
-"""Taking runs back: out of a queue, or stopped at a checkpoint."""
+"""Cancel runs: take them out of a queue, or stop them at a checkpoint."""
 
 from collections.abc import Sequence
 
@@ -10,10 +10,10 @@ from vmcjob.scheduler.registry import AnyBackend, backend_of
 
 
 def cancel(runs: Sequence[RunDir]) -> list[Cancelled]:
-    """Take runs out of the queue, or have their workers stop at the next checkpoint.
+    """Take runs out of the queue, or stop their workers at the next checkpoint.
 
-    What became of each, in the order of the runs: a run that cannot be cancelled is no reason to
-    let the others go on. Each backend is asked once for all of its runs.
+    Returns the result for each run, in order; one run that cannot be cancelled does not stop the
+    others from being cancelled. Each backend is asked once for all of its runs.
     """
     done: dict[RunDir, Cancelled] = {}
     theirs: dict[str, tuple[AnyBackend, list[RunDir]]] = {}

@@ -1,4 +1,4 @@
-"""Runs that wait for others: for what, in which order they go, and which of them wait in vain."""
+"""Runs that wait for others: their needs, their order, and runs that wait in vain."""
 
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
@@ -10,9 +10,9 @@ from vmcjob.status import Queue, State, examine
 
 
 def waits_of(run: RunDir, task: Task) -> dict[str, str]:
-    """What a run needs of others before it can begin, by their ids.
+    """What a run needs of other runs before it can start, by their ids.
 
-    No results if it has its own copy of what it begins with.
+    No results are needed if it has its own copy of its start.
     """
     waits = dict.fromkeys(task.after, END)
     origin = task.spec.train.start_from
@@ -22,9 +22,9 @@ def waits_of(run: RunDir, task: Task) -> dict[str, str]:
 
 
 def in_order(tasks: Mapping[RunDir, Task]) -> list[RunDir]:
-    """The runs, those that others wait for before these; UsageError if some wait in a circle.
+    """The runs, with those first that others wait for; UsageError if some wait in a circle.
 
-    What is queued already counts too: it waits for what its submission says.
+    Queued runs count with the waits of their submissions.
     """
     graph: dict[RunDir, list[RunDir]] = {}
     further = list(tasks)
@@ -47,13 +47,13 @@ def in_order(tasks: Mapping[RunDir, Task]) -> list[RunDir]:
 def why_in_vain(
     run: RunDir, task: Task, going: Sequence[RunDir], seen: Queue, scheduler: str
 ) -> str | None:
-    """Why a run would wait for ever if it was submitted now; None if it would not.
+    """The reason why a run would wait for ever if it was submitted now; None if it would not.
 
     Args:
-        run, task: who.
-        going: what is submitted with it, and will have finished.
-        seen: the jobs of the runs that are there.
-        scheduler: who will have it.
+        run, task: the run.
+        going: runs that are submitted together with it and can finish before.
+        seen: the states of the existing runs' jobs.
+        scheduler: the scheduler of the submission.
     """
     for run_id, what in waits_of(run, task).items():
         who = f"{run_id}, which it {'starts from' if what == RESULTS else 'is to come after'}"

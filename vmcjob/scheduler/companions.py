@@ -1,4 +1,4 @@
-"""Runs that have a job together: who they are, and whether the job goes on without one of them."""
+"""Runs that share a job: which they are, and whether the job is needed without one of them."""
 
 import json
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ COMPANIONS = "companions.json"
 
 
 def write_companions(folder: Path, jobs: Sequence[Sequence[RunDir]]) -> None:
-    """Note which runs have a job together."""
+    """Record which runs share a job."""
     text = json.dumps([[run.path.name for run in runs] for runs in jobs])
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -24,16 +24,16 @@ def write_companions(folder: Path, jobs: Sequence[Sequence[RunDir]]) -> None:
 
 
 def count_others_at_work(run: RunDir, submission: Submission, seen: Queue) -> int:
-    """How many other runs of the run's job are still wanted, and not at their ends."""
+    """Number of other runs of the run's job that are wanted and have not ended."""
     job = seen.get(run.path)
     queue = {} if job is None else {other.path: job for other in _find(run, submission)}
     return sum(_is_at_work(other, submission, queue) for other in _find(run, submission))
 
 
 def is_through(found: Row, submission: Submission) -> bool:
-    """Whether a run has an end of its own, whatever its job, which it shares, still does.
+    """Whether a run has ended for good, although its shared job may continue.
 
-    Not one that seems dead: with a clock that is wrong, its worker may only look so.
+    A run that seems dead does not count: with a wrong clock, its worker may only look dead.
     """
     is_over = not found.state.is_active and found.state not in (State.DEAD, State.BLOCKED)
     return submission.place is not None and is_over
@@ -50,7 +50,7 @@ def _is_at_work(run: RunDir, submission: Submission, queue: Queue) -> bool:
 
 
 def _find(run: RunDir, submission: Submission) -> list[RunDir]:
-    """The other runs of the run's job; none if it has its job to itself, or nobody knows."""
+    """The other runs of the run's job; empty if it shares no job, or if this is unknown."""
     if submission.place is None:
         return []
     root = run.path.parent

@@ -1,4 +1,4 @@
-"""What batch systems leave below a runs root: a folder for each batch that they were given."""
+"""Folders of batch systems below a runs root: one for each batch."""
 
 import hashlib
 import json
@@ -10,7 +10,7 @@ from vmcjob.scheduler.registry import backends
 
 
 def job_folder(root: Path, scheduler: str, job_name: str) -> Path:
-    """Where everything about one batch is kept."""
+    """The folder of one batch."""
     return root / f".{scheduler}" / job_name
 
 
@@ -21,13 +21,13 @@ def job_folders(root: Path) -> list[Path]:
 
 
 def make_job_name(name: str, runs: Sequence[RunDir]) -> tuple[str, int]:
-    """A name that no other batch has and that a dry run foretells; how many came before."""
+    """A unique name that a dry run shows in advance, and the number of earlier submissions."""
     number = 1 + max(map(_count_submissions, runs))
     identity = json.dumps([number, *(str(run.path) for run in runs)])
     return f"{name}-{hashlib.sha256(identity.encode()).hexdigest()[:8]}", number
 
 
 def _count_submissions(run: RunDir) -> int:
-    """How many times a batch system was given the run, as far as anybody knows."""
+    """Number of known submissions of the run to a batch system."""
     submissions = [known.read_submission() for known in (run, *run.earlier)]
     return max((submission.number for submission in submissions if submission), default=0)

@@ -1,4 +1,4 @@
-"""Runs that are submitted together: what they may cost, and which of them may not go on."""
+"""Runs that are submitted together: their budget, and runs that must not continue."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,7 +12,7 @@ from vmcjob.usage import n_devices
 
 
 def form_groups(scheduler: str, root: Path, plans: Sequence[Plan]) -> list[Group]:
-    """The group of each plan that is a whole spec's; runs that go on from others join theirs."""
+    """The group of each plan of a whole spec; runs that continue others join their groups."""
     formed: list[Group] = []
     for plan in plans:
         if plan.is_whole and plan.tasks:
@@ -23,7 +23,7 @@ def form_groups(scheduler: str, root: Path, plans: Sequence[Plan]) -> list[Group
 
 
 def write_groups(root: Path, groups: Sequence[Group], *, are_told_of: bool) -> None:
-    """Note who is submitted together, where that limits anybody, or did, or somebody is told."""
+    """Record groups that have limits, had limits, or need notifications."""
     for group in groups:
         before = find_groups(root, group.devices).values()
         if are_told_of or group.has_limits or before:
@@ -34,9 +34,9 @@ def write_groups(root: Path, groups: Sequence[Group], *, are_told_of: bool) -> N
 def drop_stopped(
     root: Path, groups: Sequence[Group], wanted: Sequence[RunDir]
 ) -> tuple[list[RunDir], list[Skipped]]:
-    """Those of the runs that may go on, and those whose group has used all that it may.
+    """The runs that may continue, and skipped runs whose group has used up its budget.
 
-    Limits that are submitted now count, and for other runs those of before, with all failures.
+    Newly submitted limits apply; other runs keep their earlier limits, with all failures counted.
     """
     spent = {group.name: why_over(root, group) for group in groups}
     formed = {run_id: group for group in groups for run_id in group.devices}
@@ -57,7 +57,7 @@ def drop_stopped(
 
 
 def _join(scheduler: str, root: Path, task: Task) -> Group | None:
-    """The group that a run goes on from, with the run; None if it goes on from none."""
+    """The group of the run that this run continues, extended by this run; None without one."""
     if task.continues is None:
         return None
     group = find_groups(root, [task.continues]).get(task.continues)

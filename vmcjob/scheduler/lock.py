@@ -1,4 +1,4 @@
-"""Taking turns below a runs root: submitting, starting and cancelling look first and act then."""
+"""Locks of a runs root, so that submitting, starting and cancelling do not interfere."""
 
 import fcntl
 import os
@@ -12,7 +12,7 @@ from vmcjob.errors import RunDirError, SchedulerError
 
 @contextmanager
 def queue_lock(root: Path, patience_s: float = 30.0) -> Iterator[None]:
-    """Be alone in deciding who runs what below a runs root."""
+    """Hold the lock for all decisions about runs below a runs root."""
     deadline = time.monotonic() + patience_s
     descriptor = open_lock(lock_folder(root) / "queue.lock")
     try:
@@ -29,7 +29,7 @@ def queue_lock(root: Path, patience_s: float = 30.0) -> Iterator[None]:
 
 
 def lock_folder(root: Path) -> Path:
-    """Where a runs root keeps its locks, and the launchers of this machine their log."""
+    """The folder of a runs root's locks, and of the log of this machine's launchers."""
     path = root / ".local"
     try:
         path.mkdir(parents=True, exist_ok=True)
@@ -39,7 +39,7 @@ def lock_folder(root: Path) -> Path:
 
 
 def open_lock(path: Path) -> int:
-    """A file to be locked."""
+    """Open a lock file."""
     try:
         return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
     except OSError as error:
@@ -47,7 +47,7 @@ def open_lock(path: Path) -> int:
 
 
 def try_lock(descriptor: int) -> bool:
-    """Whether the file is ours now; the kernel frees it when its last holder ends."""
+    """Whether this process has locked the file; the kernel releases it at the holder's end."""
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

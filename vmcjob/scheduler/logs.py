@@ -1,4 +1,4 @@
-"""What the jobs of runs said besides their workers, and what described them."""
+"""Logs and scripts of the jobs of runs, beside the workers' logs."""
 
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +10,7 @@ from vmcjob.scheduler.registry import backend_of
 
 
 def find_script(run: RunDir) -> Path | None:
-    """What the run's latest job was described by; None if there is none."""
+    """The script of the run's latest job; None without one."""
     try:
         return backend_of(run).find_script(run)
     except SchedulerError:  # of a backend that is not ours
@@ -18,10 +18,10 @@ def find_script(run: RunDir) -> Path | None:
 
 
 def read_job_logs(run: RunDir, seen: dict[Path, int], rank: int | None = None) -> Iterator[bytes]:
-    """What the run's latest job said besides its workers: errors first, then output.
+    """The logs of the run's latest job, beside its workers' logs: errors first, then output.
 
-    `seen` has the bytes of each file that were read before, and is kept up to date. With `rank`,
-    only what was said beside this worker.
+    `seen` has the number of bytes read of each file, and is updated. With `rank`, only the logs
+    beside this worker.
     """
     for path in backend_of(run).find_logs(run, rank):
         try:

@@ -7,13 +7,13 @@ from vmcjob.spec import Size, format_bytes, measure
 
 
 def largest(plan: Plan) -> Size:
-    """What the run of a plan needs that needs most."""
+    """The largest size of a run of the plan."""
     sizes = (measure(task.spec) for task in plan.tasks)
     return max(sizes, key=lambda size: (size.memory_bytes, size.store_bytes))
 
 
 def why_too_large(plan: Plan) -> str | None:
-    """What is more than this machine has, if anything."""
+    """The need that exceeds this machine's memory, in words; None if all fits."""
     try:
         here = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (OSError, ValueError):  # a system that does not say

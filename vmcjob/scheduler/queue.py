@@ -1,4 +1,4 @@
-"""What batch systems say about runs: each is asked once about all that it was given."""
+"""States of jobs from batch systems; each is asked once about all of its runs."""
 
 import time
 from collections.abc import Iterable, Sequence
@@ -13,13 +13,12 @@ REFRESH_S = 10.0  # a cluster's controller is shared: between two looks of one w
 
 
 def look(runs: Iterable[RunDir]) -> Queue:
-    """What is known about those of the runs that a batch system was given and are not settled.
+    """The states of the runs that a batch system has and that are not settled.
 
-    Of those that have failed only what matters then: that their jobs are still there, or there
-    again because somebody has put them back.
+    For failed runs, only jobs that still exist, or that were requeued by hand, matter.
 
-    SchedulerError if one cannot be asked. Of a batch system that is not of this machine, or of
-    this vmcjob, nothing is known.
+    SchedulerError if a batch system cannot be asked. Batch systems that are not on this machine, or
+    that this vmcjob does not know, give no states.
     """
     known = {run: run.read_submission() for run in _with_those_waited_for(runs)}
     asked = {run: s for run, s in known.items() if s and _is_open(run, s)}
@@ -37,9 +36,9 @@ def look(runs: Iterable[RunDir]) -> Queue:
 
 
 class Watch:
-    """Looks again and again, but asks batch systems only every few seconds.
+    """Looks repeatedly, but asks batch systems only every few seconds.
 
-    When one cannot be asked, what the run directories say has to do; `error` tells.
+    If one cannot be asked, only run directories are used, and `error` has the reason.
     """
 
     def __init__(self) -> None:
@@ -59,7 +58,7 @@ class Watch:
 
 
 def _with_those_waited_for(runs: Iterable[RunDir]) -> list[RunDir]:
-    """The runs, and all that they wait for: what becomes of these decides about them."""
+    """The runs, and all runs that they wait for, which decide about them."""
     found = dict.fromkeys(runs)
     further = list(found)
     while further:
@@ -71,5 +70,5 @@ def _with_those_waited_for(runs: Iterable[RunDir]) -> list[RunDir]:
 
 
 def _is_open(run: RunDir, submission: Submission) -> bool:
-    """Whether the batch system may still know something of the run's job that the run does not."""
+    """Whether the batch system may know more about the run's job than the run directory."""
     return submission.is_job and run.read_end(submission) in (None, Outcome.FAILED)

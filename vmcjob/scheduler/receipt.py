@@ -1,4 +1,4 @@
-"""What a scheduler answers: which runs it took, which it left alone, what became of a cancel."""
+"""The result of a submission or cancellation: submitted, skipped and cancelled runs."""
 
 import subprocess
 from contextlib import suppress
@@ -13,7 +13,7 @@ UNUSABLE = "its directory cannot be used"
 
 @dataclass(frozen=True)
 class Submitted:
-    """A run that will be worked on; no job id in a preview."""
+    """A run that was submitted; without a job id in a dry run."""
 
     run: RunDir
     run_id: str
@@ -23,7 +23,7 @@ class Submitted:
 
 @dataclass(frozen=True)
 class Skipped:
-    """A run that is left alone, and why."""
+    """A run that was left alone, with the reason."""
 
     run: RunDir
     run_id: str
@@ -33,14 +33,14 @@ class Skipped:
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a submission, in the order of the plan."""
+    """The result of a submission, in the order of the plan."""
 
     submitted: tuple[Submitted, ...]
     skipped: tuple[Skipped, ...]
     launchers: tuple[subprocess.Popen[bytes], ...] = ()  # detached: nobody needs to wait for them
 
     def wait(self, patience_s: float = 30.0) -> None:
-        """Let every launcher write its last word, which comes soon after its last worker's."""
+        """Wait for the launchers to end, soon after their last workers."""
         for launcher in self.launchers:
             with suppress(subprocess.TimeoutExpired):
                 launcher.wait(patience_s)
@@ -48,7 +48,7 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Cancelled:
-    """What became of one run that was to be cancelled."""
+    """The result of cancelling one run."""
 
     run: RunDir
     was_active: bool
@@ -57,12 +57,12 @@ class Cancelled:
 
 
 def reason_to_wait(system: str) -> str:
-    """What is said of runs for which there is no room now."""
+    """The sentence about runs for which there is no room now."""
     return f"left for later: {system} takes no more jobs now"
 
 
 def reason_to_skip(found: Row, is_restart: bool = False) -> str | None:
-    """Why a run in this state is not submitted again, or not to begin anew; None when it is."""
+    """The reason why a run in this state is not submitted or restarted; None if it is."""
     match found.state:
         case State.FINISHED | State.DIVERGED if is_restart:
             return None

@@ -1,4 +1,4 @@
-"""What every submission writes into a run directory, whoever will run it."""
+"""Files that every submission writes into a run directory, for all backends."""
 
 import logging
 import os
@@ -34,12 +34,12 @@ UNSTARTABLE = {  # those that will not finish by themselves
 
 
 def distinct(plans: Sequence[Plan]) -> dict[str, tuple[str, Task]]:
-    """Source and task by run id; the same science named twice is one run."""
+    """Source and task by run id; equal science under two names is one run."""
     return {task.run_id: (plan.source, task) for plan in plans for task in plan.tasks}
 
 
 def make_record(source: str, task: Task) -> Record:
-    """Who the run is."""
+    """The record of a run."""
     return Record(
         run_id=task.run_id,
         name=task.name,
@@ -53,9 +53,9 @@ def make_record(source: str, task: Task) -> Record:
 
 
 def require_starts(root: Path, plans: Sequence[Plan]) -> None:
-    """NotFoundError if a run is to start from one that is not there; UsageError, if too unlike.
+    """NotFoundError if the run to start from does not exist; UsageError if it does not fit.
 
-    StoreError if it is to continue one whose results are damaged.
+    StoreError if the results of the run to continue are damaged.
     """
     problems: list[VmcJobError] = []
     planned = distinct(plans)
@@ -83,7 +83,7 @@ def _require_results(run: RunDir) -> None:
 
 
 def _why_no_start(start: RunDir, spec: JobSpec, planned: JobSpec | None) -> str | None:
-    """Why a run cannot begin with another, there or `planned` with it; finished it need not be."""
+    """The reason why a run cannot start from another, existing or `planned`, finished or not."""
     if planned is not None:
         return why_no_start(spec, planned)
     if not start.exists:
@@ -99,7 +99,7 @@ def _why_no_start(start: RunDir, spec: JobSpec, planned: JobSpec | None) -> str 
 
 
 def create_missing(root: Path, tasks: Mapping[str, tuple[str, Task]]) -> list[RunDir]:
-    """Make the directories of runs that have none; those that were made."""
+    """Make missing run directories; returns the new ones."""
     made: list[RunDir] = []
     for run_id, (source, task) in tasks.items():
         if not RunDir(root / run_id).exists:
@@ -109,14 +109,14 @@ def create_missing(root: Path, tasks: Mapping[str, tuple[str, Task]]) -> list[Ru
 
 
 def remove_unused(made: Sequence[RunDir]) -> None:
-    """Remove new directories of runs that no batch system was given."""
+    """Remove new directories of runs that were not submitted."""
     for run in made:
         if run.read_submission() is None and run.read_heartbeat() is None:
             shutil.rmtree(run.path, ignore_errors=True)
 
 
 def create_run(root: Path, source: str, task: Task) -> RunDir:
-    """The directory of a run, with what it starts from, or with the results that it continues."""
+    """The directory of a run, with its start or with the results that it continues."""
     origin, make_store = task.spec.train.start_from, None
     start = None
     if origin and RunDir(root / origin).can_be_begun_with:  # else it is copied when the run starts
@@ -130,7 +130,7 @@ def create_run(root: Path, source: str, task: Task) -> RunDir:
 
 
 def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:
-    """The store of a run that has all results of a shorter one."""
+    """Make the store of a run that continues a shorter one."""
     from vmcjob.store import RunStore, extend
 
     store = RunStore.open(shorter.store_path, run_id=task.continues)
@@ -148,7 +148,7 @@ def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:
 
 
 def prepare(run: RunDir, source: str, task: Task, is_restart: bool) -> RunDir | None:
-    """Make a run's directory ready for its next attempt; what was put aside, if it is its first."""
+    """Prepare a run's directory for its next attempt; on a restart, return the old directory."""
     text = dump_spec(task.spec)
     if is_restart and examine(run).state is not State.NEW:
         return run.start_over(make_record(source, task), text)
@@ -158,9 +158,9 @@ def prepare(run: RunDir, source: str, task: Task, is_restart: bool) -> RunDir | 
 
 
 def record_id(run: RunDir, job_id: str) -> None:
-    """Note the job's id, unless a job that started at once has written more than we know.
+    """Record the job's id, unless a job that started at once has already recorded more.
 
-    A disk that is full by now takes nothing back: the job is there, and is found by its name.
+    A full disk changes nothing: the job exists, and is found by its name.
     """
     submission = run.read_submission()
     try:
@@ -171,7 +171,7 @@ def record_id(run: RunDir, job_id: str) -> None:
 
 
 def restore(before: Mapping[RunDir, Submission | None]) -> None:
-    """Let runs be as they were before a submission that came to nothing."""
+    """Restore the records of runs after a failed submission."""
     for run, submission in before.items():
         with suppress(RunDirError):
             if submission is None:

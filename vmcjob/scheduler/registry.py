@@ -1,4 +1,4 @@
-"""Which backends there are."""
+"""The registry of backends."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,18 +13,18 @@ _BACKENDS: dict[str, AnyBackend] = {}
 
 
 def register(backend: AnyBackend) -> None:
-    """Let runs be given to it, and be looked for in it."""
+    """Register a backend for submissions and queries."""
     _BACKENDS[backend.name] = backend
 
 
 def backends() -> Iterator[AnyBackend]:
-    """All of them."""
+    """All registered backends."""
     yield from _BACKENDS.values()
 
 
 @contextmanager
 def registered(backend: AnyBackend) -> Iterator[None]:
-    """The same for a while."""
+    """Register a backend within a context."""
     before = _BACKENDS.get(backend.name)
     register(backend)
     try:
@@ -36,7 +36,7 @@ def registered(backend: AnyBackend) -> Iterator[None]:
 
 
 def find_backend(name: str) -> AnyBackend:
-    """The backend of this name; SchedulerError if there is none."""
+    """The backend of this name; SchedulerError if it does not exist."""
     found = _BACKENDS.get(name)
     if found is None:
         known = ", ".join(sorted(_BACKENDS))
@@ -45,15 +45,15 @@ def find_backend(name: str) -> AnyBackend:
 
 
 def backend_of(run: RunDir) -> AnyBackend:
-    """Who was given the run last; this machine, if nobody was."""
+    """The backend of the run's last submission; this machine, if it was never submitted."""
     submission = run.read_submission()
     return find_backend(LOCAL if submission is None else submission.scheduler)
 
 
 def choose(scheduler: str, is_local: bool) -> AnyBackend:
-    """The backend to use: the profile's, or this machine when asked for by flag.
+    """The backend of the profile, or this machine if the flag asks for it.
 
-    UsageError if the profile names one that there is not.
+    UsageError if the profile names an unknown backend.
     """
     if is_local:
         return find_backend(LOCAL)

@@ -1,4 +1,4 @@
-"""Submitting, whoever will run it: decide, make directories, take turns, record, hand over."""
+"""Submission for all backends: decide, make directories, lock, record, hand over."""
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -43,14 +43,14 @@ HEARD_OF = (
 
 @dataclass(frozen=True)
 class Draft:
-    """What a submission would do now."""
+    """The effect that a submission would have now."""
 
     receipt: Receipt
     batches: tuple[Batch, ...]
 
 
 def draft(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOptions) -> Draft:
-    """Look at everything and decide; writes nothing, and works without the backend's programs."""
+    """Decide what to submit; writes nothing, and works without the backend's programs."""
     options = options.absolute()
     backend.require(options, plans)
     tasks = {RunDir(options.root / name): planned for name, planned in distinct(plans).items()}
@@ -82,7 +82,7 @@ def draft(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOptions
 def _without_vain(
     backend: AnyBackend, wanted: Mapping[RunDir, Task], seen: Queue
 ) -> tuple[dict[RunDir, Task], list[Skipped]]:
-    """What can be submitted, those first that others wait for, and what would wait in vain."""
+    """The runs to submit, in the order of their waits, and runs that would wait in vain."""
     going: dict[RunDir, Task] = {}
     vain: list[Skipped] = []
     for run in in_order(wanted):
@@ -95,16 +95,15 @@ def _without_vain(
 
 
 def check(backend: AnyBackend, batches: Sequence[Batch]) -> Sequence[Answer]:
-    """What the backend says to each batch, refusals included; SchedulerError if it says nothing."""
+    """The backend's answer about each batch, refusals too; SchedulerError without an answer."""
     return backend.preflight(batches) if batches else []
 
 
 def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOptions) -> Receipt:
-    """Have the plans' runs worked on; what is finished, running, queued or diverged is left alone.
+    """Submit the plans' runs; finished, running, queued and diverged runs are left alone.
 
-    Each run is recorded before its job is: a crash between the two leaves a run whose job is
-    found by its name, or, if the batch system has never seen it, a run that the next submission
-    takes up.
+    Each run is recorded before its job exists. A crash in between leaves a run whose job is found
+    by its name, or, if the batch system never got the job, a run that the next submission takes.
     """
     options = options.absolute()
     _require_room(check(backend, draft(backend, plans, options).batches))
@@ -135,7 +134,7 @@ def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOption
 
 
 class _Progress:
-    """What has become of the batches of one submission so far."""
+    """The results of one submission so far."""
 
     def __init__(
         self, backend: AnyBackend, tasks: Mapping[str, tuple[str, Task]], is_restart: bool
@@ -174,17 +173,17 @@ class _Progress:
         )
 
     def _waited_for(self, run: RunDir) -> list[RunDir]:
-        """What a run is going to wait for."""
+        """The runs that a run waits for."""
         return [run.beside(run_id) for run_id in waits_of(run, self._tasks[run.path.name][1])]
 
     def leave(self, runs: Iterable[RunDir], reason: str, error: VmcJobError | None) -> None:
-        """Note of runs that they were not submitted; of some it is known already."""
+        """Record that runs were not submitted, unless this is recorded already."""
         told = {*self.job_ids, *(item.run for item in self.behind)}
         items = (Skipped(run, run.path.name, reason, error) for run in runs if run not in told)
         self.behind += items
 
     def _prepare(self, run: RunDir) -> bool:
-        """Whether the run is ready for its next attempt; else it alone stays behind, as it was."""
+        """Whether the run is ready for its next attempt; if not, only this run is left out."""
         try:
             self.aside[run] = prepare(run, *self._tasks[run.path.name], self._is_restart)
             run.write_waits(self._tasks[run.path.name][1].after)
@@ -195,7 +194,7 @@ class _Progress:
         return True
 
     def _hand_over(self, batch: Batch, after: str | None) -> dict[RunDir, str]:
-        """Record the runs' jobs, hand them over, record their ids."""
+        """Record the runs' jobs, submit them, record their ids."""
         before = {run: run.read_submission() for run in batch.runs}
         handover = self._backend.submit(batch, after, self._now)
         recorded = tuple(run for run in batch.runs if self._record(run, handover.records[run]))
@@ -216,7 +215,7 @@ class _Progress:
         return found
 
     def _record(self, run: RunDir, submission: Submission) -> bool:
-        """Whether the run can be told of its job; else it alone stays behind."""
+        """Whether the job was recorded in the run; if not, only this run is left out."""
         waits = waits_of(run, self._tasks[run.path.name][1]) or None
         try:
             run.write_submission(replace(submission, waits_for=waits))
@@ -229,7 +228,7 @@ class _Progress:
 def _reason_to_skip(
     backend: AnyBackend, run: RunDir, task: Task, seen: Queue, options: SubmissionOptions
 ) -> str | None:
-    """Why a run is not submitted now; None if it is."""
+    """The reason why a run is not submitted now; None if it is."""
     found, job, submission = examine(run, seen), seen.get(run.path), run.read_submission()
     reason = reason_to_skip(found, options.is_restart)
     if submission is None or is_through(found, submission):
@@ -245,9 +244,9 @@ def _reason_to_skip(
 
 
 def _require_room(answers: Sequence[Answer]) -> None:
-    """SchedulerError if a job would be refused, or kept waiting for ever, or if none is taken.
+    """SchedulerError if a job would be refused or wait for ever, or if no job is taken.
 
-    Where some are taken now, the others can be submitted when these have ended.
+    If some jobs are taken now, the others can be submitted later.
     """
     if errors := [answer.error for answer in answers if answer.error is not None]:
         raise errors[0]
@@ -257,7 +256,7 @@ def _require_room(answers: Sequence[Answer]) -> None:
 
 
 def _adopt_jobs(backend: AnyBackend, runs: Sequence[RunDir]) -> None:
-    """Look after jobs that were taken while the answer was lost, or we were killed."""
+    """Adopt jobs that were taken while the answer was lost, or while this program was killed."""
     cut_short = {
         run: submission
         for run in runs
@@ -274,7 +273,7 @@ def _adopt_jobs(backend: AnyBackend, runs: Sequence[RunDir]) -> None:
 
 
 def _withdraw(backend: AnyBackend, runs: Sequence[RunDir]) -> None:
-    """End jobs that wait for others in vain, before there are new ones of the same runs."""
+    """End jobs that wait in vain, before new jobs of the same runs are submitted."""
     waiting = [run for run in runs if (given := run.read_submission()) and given.waits_for]
     seen = look(waiting)
     blocked = [

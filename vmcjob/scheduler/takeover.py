@@ -1,4 +1,4 @@
-"""What is beside science follows the newest spec, also where nothing is left to compute."""
+"""Keys beside the science follow the newest spec, even for finished runs."""
 
 import dataclasses
 from collections.abc import Iterator, Sequence
@@ -13,10 +13,10 @@ from vmcjob.status import examine
 
 
 def take_over(receipt: Receipt, plans: Sequence[Plan], *, is_dry: bool) -> Receipt:
-    """The receipt, in which each run left alone says what it has of its spec, or would have.
+    """The receipt, in which each skipped run says which keys it has taken over, or would.
 
-    Of runs that are queued or at work only what nobody is going to read but the user: the energy
-    to compare with. What goes on from a run follows it.
+    Queued and running runs take over only the reference energy, which no worker reads. Runs that
+    continue a run follow it.
     """
     specs = {run_id: task.spec for run_id, (_, task) in distinct(plans).items()}
     skipped = tuple(_follow(item, specs[item.run_id], is_dry) for item in receipt.skipped)
@@ -43,7 +43,7 @@ def _follow(item: Skipped, wanted: JobSpec, is_dry: bool) -> Skipped:
 
 
 def _change(run: RunDir, wanted: JobSpec, *, is_whole: bool) -> tuple[str, list[str]] | None:
-    """The run's spec with what is beside science in another, and the keys that it changes."""
+    """The run's spec with the other spec's keys beside science, and the names of changed keys."""
     try:
         before = load_resolved(run.read_spec_text(), str(run.spec_path))
     except VmcJobError:
@@ -56,7 +56,7 @@ def _change(run: RunDir, wanted: JobSpec, *, is_whole: bool) -> tuple[str, list[
 
 
 def _longer(run: RunDir) -> Iterator[RunDir]:
-    """The runs that go on from one, and those that go on from them."""
+    """The runs that continue a run, directly or indirectly."""
     others = list_runs(run.path.parent)
     line = {run.path.name}
     while found := [other for other in others if other.continues in line]:

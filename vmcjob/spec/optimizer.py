@@ -1,4 +1,4 @@
-"""The optimizers that a spec may choose from, each with its own keys."""
+"""The optimizers that a spec may choose, each with its own keys."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ from vmcjob.document import Before, Clash, above, at_least, between, from_to_bel
 
 LearningRate = Annotated[float, above(0), "of the first step"]
 Damping = Annotated[float, above(0), "added to the diagonal of the overlap matrix"]
-# One key of one meaning; the metric is each kind's own (`vmcjob.vmc.contracts.METRICS`).
+# One key with one meaning; each kind has its own metric (`vmcjob.vmc.contracts.METRICS`).
 OverlapConstraint = Annotated[
     float, above(0), "squared length of an update at most, by the overlap matrix: of psi's change"
 ]
@@ -23,14 +23,14 @@ PLATEAU: Final = 0.2
 FINAL_RATE: Final = 0.01
 
 DAMPING_RANGE: Final = 100.0
-"""By which factor an adapted damping moves away from its start, unless a spec says otherwise."""
+"""Default factor by which an adapted damping may differ from its first value."""
 
 
 @dataclass(frozen=True)
 class Shared:
-    """What all kinds have: clipping, and how the learning rate falls.
+    """Keys of all kinds: clipping and learning-rate schedule.
 
-    It does so in proportion to the training, or at a pace of its own.
+    The learning rate falls in proportion to the training, or with `decay_steps`.
     """
 
     decay_steps: Annotated[
@@ -56,7 +56,7 @@ class Shared:
     )
 
     def __post_init__(self) -> None:
-        """Settle what depends on whether there is a pace of its own."""
+        """Set the defaults of the schedule, if there is no `decay_steps`."""
         if self.decay_steps is None:
             for key, value in {"plateau": PLATEAU, "final_rate": FINAL_RATE}.items():
                 if getattr(self, key) is None:
@@ -72,7 +72,7 @@ class Shared:
 
 @dataclass(frozen=True)
 class Sr(Shared):
-    """Stochastic reconfiguration, its linear system solved by conjugate gradients."""
+    """Stochastic reconfiguration by conjugate gradients."""
 
     kind: Annotated[Literal["sr"], "stochastic reconfiguration by conjugate gradients"] = "sr"
     learning_rate: LearningRate = 0.3
@@ -89,7 +89,7 @@ class Sr(Shared):
 
 @dataclass(frozen=True)
 class MinSr(Shared):
-    """The same update as SR, from a linear system with one unknown per walker."""
+    """The update of SR, from a linear system with one unknown per walker."""
 
     kind: Annotated[Literal["minsr"], "stochastic reconfiguration in sample space"] = "minsr"
     learning_rate: LearningRate = 0.3
@@ -99,7 +99,7 @@ class MinSr(Shared):
 
 @dataclass(frozen=True)
 class Spring(Shared):
-    """MinSR that keeps a part of the last update where the walkers do not speak against it."""
+    """MinSR that keeps a part of the last update where the walkers do not determine it."""
 
     kind: Annotated[Literal["spring"], "MinSR with a memory of earlier updates"] = "spring"
     learning_rate: LearningRate = 0.1
@@ -187,7 +187,7 @@ class Kfac(Shared):
     ] = 0.0
 
     def __post_init__(self) -> None:
-        """Settle what depends on whether the damping is adapted: how fast, and how far."""
+        """Set rate and limits of an adapted damping."""
         super().__post_init__()
         if self.damping_adaptation_period is None:
             return
@@ -201,7 +201,7 @@ class Kfac(Shared):
                 object.__setattr__(self, key, value)
 
     def clashes(self) -> Iterator[Clash]:
-        """Two ways of the damping to change at once, or limits to what does not change."""
+        """Two schedules of the damping at once, or limits without a schedule."""
         yield from super().clashes()
         adapts, decays = self.damping_adaptation_period, self.damping_decay_steps
         low, high = self.damping_minimum, self.damping_maximum
@@ -228,7 +228,7 @@ B2 = Annotated[float, from_to_below(0, 1), "of the mean squared gradient kept at
 
 @dataclass(frozen=True)
 class Adam(Shared):
-    """Gradient descent, every parameter at a pace of its own."""
+    """Gradient descent with a step size for each parameter."""
 
     kind: Annotated[Literal["adam"], "gradient descent by Adam"] = "adam"
     learning_rate: LearningRate = 1e-3
@@ -238,7 +238,7 @@ class Adam(Shared):
 
 @dataclass(frozen=True)
 class Lamb(Shared):
-    """Adam with steps in proportion to the array of parameters that they change."""
+    """Adam with steps in proportion to the size of each array of parameters."""
 
     kind: Annotated[Literal["lamb"], "gradient descent by LAMB"] = "lamb"
     learning_rate: LearningRate = 1e-3
@@ -247,6 +247,6 @@ class Lamb(Shared):
 
 
 Optimizer: TypeAlias = Spring | MinSr | Sr | Kfac | Adam | Lamb
-"""The key `kind` of a spec chooses."""
+"""The optimizer that the key `kind` of a spec chooses."""
 
 DEFAULT_OPTIMIZER: Final = Spring()

@@ -21,7 +21,7 @@ from vmcjob.status import Queue
 
 @dataclass(frozen=True)
 class LocalBatch:
-    """Runs that one launcher works on."""
+    """Runs of one launcher."""
 
     root: Path
     runs: tuple[RunDir, ...]
@@ -33,23 +33,23 @@ class LocalBatch:
 
     @property
     def n_jobs(self) -> int:
-        """To this machine, every run is one."""
+        """Each run counts as one job."""
         return len(self.runs)
 
     def first(self, n_jobs: int) -> "LocalBatch":
-        """So many of its runs."""
+        """The batch with only its first runs."""
         return self.of(self.runs[:n_jobs])
 
     def of(self, runs: tuple[RunDir, ...]) -> "LocalBatch":
-        """With these of its runs only."""
+        """The batch with only these of its runs."""
         return replace(self, runs=runs)
 
     def preview(self) -> None:
-        """No batch system is given anything."""
+        """None: there is no batch system."""
 
 
 class LocalHandover:
-    """A launcher that waits for its order: without one it ends, and has done nothing."""
+    """A launcher that waits for its order; without one it ends and has done nothing."""
 
     def __init__(self, batch: LocalBatch, now: float) -> None:
         self._batch = batch
@@ -79,7 +79,7 @@ class LocalHandover:
         return {run: record.job_id or "" for run, record in self.records.items()}
 
     def abandon(self) -> bool:
-        """End the launcher: then nobody has the runs."""
+        """End the launcher; the runs are then free."""
         self._launcher.kill()
         self._launcher.communicate()
         return True
@@ -87,18 +87,18 @@ class LocalHandover:
 
 @dataclass(frozen=True)
 class Local:
-    """Runs as background processes of this machine. It has no queue that could be asked."""
+    """Runs as background processes of this machine, without a queue."""
 
     worker_command: tuple[str, ...] | None = None  # the run directory is appended
     name: str = LOCAL
     title: str = "this machine"
 
     def is_available(self) -> bool:
-        """Always."""
+        """Always true."""
         return True
 
     def announce(self, options: SubmissionOptions, plans: Sequence[Plan]) -> list[str]:
-        """How many runs at a time; and what of the specs only a cluster heeds."""
+        """The number of runs at a time, and keys of the specs that only clusters use."""
         count = _n_slots(options)
         runs = "1 run" if count == 1 else f"{count} runs"
         specs = [task.spec for plan in plans for task in plan.tasks]
@@ -112,7 +112,7 @@ class Local:
         return [here, unheeded] if asked else [here]
 
     def require(self, options: SubmissionOptions, plans: Sequence[Plan]) -> None:
-        """No options of a cluster, one node, and as much memory as there is."""
+        """Refuse options of clusters, several nodes, and more memory than there is."""
         if options.request != Request():
             raise UsageError("options of SLURM jobs were given, but the runs stay on this machine")
         if problems := [words for plan in plans if (words := why_too_large(plan))]:
@@ -125,18 +125,18 @@ class Local:
                 )
 
     def draft(self, options: SubmissionOptions, wanted: Mapping[RunDir, Task]) -> list[LocalBatch]:
-        """All runs go to one launcher."""
+        """One launcher for all runs."""
         command = self.worker_command or (*python_command(), "run")
         notify = options.site.notify
         return [LocalBatch(options.root, tuple(wanted), _n_slots(options), command, notify=notify)]
 
     def is_other(self, run: RunDir, task: Task, options: SubmissionOptions) -> bool:
-        """There are no options."""
+        """False: there are no options."""
         del run, task, options
         return False
 
     def preflight(self, batches: Sequence[LocalBatch]) -> list[Answer]:
-        """Whatever comes is taken."""
+        """Answers that take all jobs."""
         return [Answer(batch, self.title, batch.n_jobs) for batch in batches]
 
     def submit(self, batch: LocalBatch, after: str | None, now: float) -> LocalHandover:
@@ -145,10 +145,10 @@ class Local:
         return LocalHandover(batch, now)
 
     def adopt(self, run: RunDir, submission: Submission, job_id: str) -> None:
-        """A launcher's runs never wait for an id."""
+        """Do nothing: a launcher's runs never wait for an id."""
 
     def look(self, submissions: Mapping[RunDir, Submission]) -> Queue:
-        """What there is to know is in the run directories and among the processes."""
+        """No states: run directories and processes tell everything."""
         del submissions
         return {}
 
@@ -163,10 +163,10 @@ class Local:
         raise UsageError(f"{run.path.name}: was not given to SLURM; {advice}")
 
     def find_script(self, run: RunDir) -> None:
-        """There is none."""
+        """None: there is no script."""
         del run
 
 
 def _n_slots(options: SubmissionOptions) -> int:
-    """How many runs at a time."""
+    """Number of runs at a time."""
     return options.max_parallel or options.site.max_parallel

@@ -1,4 +1,4 @@
-"""Taking runs of this machine back: from their launcher, or stopped at a checkpoint."""
+"""Cancel runs of this machine: take them from their launcher, or stop them at a checkpoint."""
 
 from vmcjob.errors import SchedulerError, VmcJobError
 from vmcjob.rundir import Outcome, Process, RunDir

@@ -1,4 +1,4 @@
-"""What a launcher sees to of budgets: runs that may not go on are stopped, or not begun."""
+"""Budgets in a launcher: stop runs, or do not start them, if the budget is used up."""
 
 import logging
 import os
@@ -31,13 +31,13 @@ class Limits:
                 worker.send_signal(STOP)
 
     def note_end(self, run: RunDir) -> None:
-        """Say of a run that was stopped half-way for its budget that this was why."""
+        """Record that a run was stopped because of its budget."""
         reason, outcome = self._stopped.pop(run, None), run.read_outcome()
         if reason and (outcome is None or outcome.outcome is Outcome.PREEMPTED):
             _write(run, reason)
 
     def leave(self, run: RunDir) -> bool:
-        """Whether a run is not to be started, which is then noted, and its turn is over."""
+        """Whether a run must not start; the reason is then recorded, and its turn is over."""
         group = group_of(run)
         reason = None if group is None else why_not_begun(run, group)
         if reason is None:
@@ -53,7 +53,7 @@ class Limits:
 
 
 def _write(run: RunDir, reason: str) -> None:
-    """A full disk may forbid it."""
+    """Record the reason; a full disk may prevent this."""
     try:
         run.write_outcome(OutcomeRecord(outcome=Outcome.EXHAUSTED, message=reason))
     except RunDirError as error:
