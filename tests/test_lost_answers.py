@@ -152,7 +152,7 @@ def test_what_a_busy_controller_is_only_asked_is_asked_again_too(tmp_path, progr
         make_busy(programs)
         programs.make("scontrol", code=1, error=f"slurm_load_partitions: {words}\n")
         pauses.clear()
-        with pytest.raises(SchedulerError, match="with --local, runs stay on this machine"):
+        with pytest.raises(SchedulerError, match="with --local, runs stay here"):
             submit_two(tmp_path)
         assert len(pauses) == n_pauses
 

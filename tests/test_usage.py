@@ -1,12 +1,18 @@
 """Device hours of a run, from its history alone."""
 
+import json
+import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from vmcjob.rundir import Heartbeat, Phase
+from tests.runs import make_run
+from vmcjob.cli.spent import describe_spent
+from vmcjob.run.spent import spent as spent_by_worker
+from vmcjob.rundir import Heartbeat, Phase, Submission
 from vmcjob.spec import Resources
-from vmcjob.usage import Work, usage, work
+from vmcjob.usage import Spent, Work, spent, usage, work
 
 
 def line(event: str, time: object, **details: object) -> dict[str, object]:
@@ -64,3 +70,59 @@ def test_what_is_left_and_what_was_asked_for_are_hours_of_all_devices():
     assert (found.forecast_hours, found.asked_hours) == (3.0, 1.0)
     found = usage(Work(3600.0, 1), replace(resources, time=None), is_job=True)
     assert (found.forecast_hours, found.asked_hours) == (None, None)
+
+
+def ended(cpu_s: float, peak_mb: float, time: float = 200.0) -> dict[str, object]:
+    return line("end", time, cpu_s=cpu_s, peak_mb=peak_mb, cpus=8.0)
+
+
+def test_the_most_that_any_attempt_has_used_counts(tmp_path):
+    """Of an attempt before, whose worker noted no use, nothing but its time is known."""
+    given = Submission(scheduler="slurm", job_id="7", submitted_at=50.0, started_at=90.0)
+    history = [START, ended(300.0, 3000.0), AGAIN, ended(90.0, 5000.0, 1030.0)]
+    assert spent(history, given) == Spent(5000.0, 3.0, 8.0, 100.0, 40.0)
+    assert spent([START, END], None) == Spent(seconds=60.0)
+    damaged = line("end", 160.0, cpu_s="much", peak_mb=True, cpus=-1)
+    assert spent([START, damaged], None) == Spent(seconds=60.0)
+    assert spent([], None) == Spent()
+
+
+SCRIPT = "#SBATCH --cpus-per-task=8\n#SBATCH --mem=64GB\n#SBATCH --time=30\n"
+
+
+@pytest.mark.parametrize(
+    ("peak_mb", "cpu_s", "script", "advice"),
+    [
+        (
+            3174.4,
+            700.0,
+            SCRIPT,
+            "asks for 64 GB of memory, used 3.1 GB at most; --mem 5GB is enough",
+        ),
+        (50_000.0, 120.0, SCRIPT, "asks for 8 CPUs, used 1.2 on average; 2 are enough"),
+        (50_000.0, 700.0, SCRIPT, ""),
+        (100.0, 1.0, SCRIPT.replace("64GB", "0").replace("--cpus-per-task=8", "--nodes=1"), ""),
+        (100.0, 1.0, None, ""),
+    ],
+)
+def test_who_asks_for_much_more_than_is_used_is_told(tmp_path, peak_mb, cpu_s, script, advice):
+    run = make_run(tmp_path)
+    text = "".join(f"{json.dumps(event)}\n" for event in (START, ended(cpu_s, peak_mb)))
+    run.attempts_path.write_text(text)
+    rows = describe_spent(run, script)
+    assert rows["advice"] == advice
+    if script == SCRIPT:
+        assert rows["peak memory"].endswith(" GB of 64 GB")
+        assert rows["CPUs busy"] == f"{cpu_s / 100:.3g} of 8"
+
+
+def test_a_worker_knows_its_own_use():
+    """The kernel's own account of this process, in megabytes, is the one to agree with."""
+    noted = spent_by_worker()
+    (peak,) = (
+        int(row.split()[1])
+        for row in Path("/proc/self/status").read_text().splitlines()
+        if row.startswith("VmHWM:")
+    )
+    assert noted["peak_mb"] == pytest.approx(peak / 1024, rel=0.05)
+    assert noted["cpu_s"] >= time.process_time() * 0.95

@@ -5,10 +5,10 @@ counted in parts, so that the runs of a job add up to what the job is charged fo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
 
-from vmcjob.rundir import Heartbeat
+from vmcjob.rundir import Heartbeat, Submission
 from vmcjob.spec import Resources
 
 S_PER_HOUR = 3600
@@ -74,6 +74,49 @@ def usage(done: Work, resources: Resources, *, is_job: bool, eta_s: float | None
         forecast_hours=None if eta_s is None else used_hours + devices * eta_s / S_PER_HOUR,
         asked_hours=None if asked_s in (None, inf) else devices * asked_s / S_PER_HOUR,
     )
+
+
+@dataclass(frozen=True)
+class Spent:
+    """Resources that the attempts of a run have used, the most of any; None where unknown."""
+
+    peak_mb: float | None = None  # host memory
+    busy_cpus: float | None = None  # on average
+    cpus: float | None = None  # that the worker could use
+    seconds: float | None = None  # from start to end
+    waited_s: float | None = None  # of the last attempt, from its submission to its start
+
+
+def spent(attempts: Iterable[Mapping[str, object]], submission: Submission | None) -> Spent:
+    """The largest use by any attempt whose worker has noted its use; runs of before have none."""
+    found, start = Spent(), None
+    for line in attempts:
+        time = _time(line)
+        if line.get("event") == "start":
+            start = time
+        if line.get("event") != "end" or time is None or start is None:
+            continue
+        seconds, start = max(0.0, time - start), None
+        cpu_s, peak_mb, cpus = (_number(line.get(key)) for key in ("cpu_s", "peak_mb", "cpus"))
+        busy = None if cpu_s is None or not seconds else cpu_s / seconds
+        values = (peak_mb, busy, cpus, seconds)
+        before = (found.peak_mb, found.busy_cpus, found.cpus, found.seconds)
+        found = Spent(*map(_larger, before, values))
+    if submission is not None and submission.started_at is not None:
+        waited_s = max(0.0, submission.started_at - submission.submitted_at)
+        return replace(found, waited_s=waited_s)
+    return found
+
+
+def _larger(before: float | None, now: float | None) -> float | None:
+    """The larger of two numbers, of which either may be unknown."""
+    return max((value for value in (before, now) if value is not None), default=None)
+
+
+def _number(value: object) -> float | None:
+    """A finite number that is not negative, None for all else that may stand in a file."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return float(value) if is_number and 0 <= value < inf else None
 
 
 def n_devices(resources: Resources, *, is_job: bool) -> float:

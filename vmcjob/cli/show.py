@@ -12,6 +12,7 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
 from vmcjob.cli.parts import show_parts
 from vmcjob.cli.screen import draw_table, put_drawn, put_json
+from vmcjob.cli.spent import describe_spent
 from vmcjob.cli.status import format_step, row_document
 from vmcjob.cli.text import (
     Cell,
@@ -76,6 +77,7 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
     """The output of `show --json`."""
     from vmcjob.budget import group_of
     from vmcjob.document import Document
+    from vmcjob.usage import spent
 
     run = row.run
     outcome, submission, script = run.read_outcome(), run.read_submission(), _read_script(run)
@@ -93,6 +95,7 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
         "outcome": outcome and asdict(outcome),
         "submission": submission and asdict(submission),
         "usage": (used := read_usage(row)) and asdict(used),
+        "spent": asdict(spent(run.read_attempts(), submission)),
         "group": (group := group_of(run)) and asdict(group),
         "attempts": run.read_attempts(),
         "provenance": run.read_provenance(),
@@ -136,6 +139,7 @@ def run_facts(row: "Row", record: "Record") -> dict[str, str]:
         "job": row.job_id or "",
         "memory": _format_growth(row.run),
         "used": format_usage(read_usage(row)),
+        **describe_spent(row.run, script[1] if (script := _read_script(row.run)) else None),
         "budget": describe(row.run.path.parent, group) if group else "",
         "created": f"{format_time(record.created)}, by vmcjob {record.vmcjob_version}",
         "ended": format_time(outcome.time) if outcome and not row.state.is_active else "",

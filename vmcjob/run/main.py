@@ -14,6 +14,7 @@ from vmcjob.run import programs, startup
 from vmcjob.run.ending import outcome_of
 from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
+from vmcjob.run.spent import spent
 from vmcjob.run.stop import StopRequest, stop_on_signals
 from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
 from vmcjob.spec import JobSpec, load_resolved
@@ -53,7 +54,7 @@ def main(path: Path, rank: Rank = ALONE) -> int:
             run_dir.write_outcome(outcome)
         word = _word(run_dir, outcome)
         with suppress(RunDirError):  # a full disk: the outcome says so
-            run_dir.append_attempt("end", outcome=word, message=outcome.message)
+            run_dir.append_attempt("end", outcome=word, message=outcome.message, **spent())
     log.info("%s", f"{word} {outcome.message}".rstrip())
     code = EXIT_CODES[outcome.outcome]
     if not rank.is_alone:
