@@ -36,11 +36,13 @@ def write_store(path: Path, run_id: str, energies: np.ndarray, n_evaluate: int) 
         run_id=run_id,
         spec_text="name = 'h2'",
         provenance={},
-        layout=Layout(n_train=20, n_evaluate=n_evaluate, n_walkers=4, n_electrons=2, n_snapshots=0),
+        layout=Layout(
+            n_train=100, n_evaluate=n_evaluate, n_walkers=4, n_electrons=2, n_snapshots=0
+        ),
     )
     store.commit(
         Commit(
-            train=rows("train", np.zeros(20)),
+            train=rows("train", np.zeros(100)),
             evaluate=rows("evaluate", energies),
             checkpoint=Checkpoint("evaluate", len(energies), {}),
         )

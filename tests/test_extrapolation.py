@@ -7,8 +7,8 @@ from vmcjob.extrapolation import (
     Extrapolation,
     Point,
     extrapolate,
-    fit_line,
     pool_extrapolations,
+    pool_left,
     share_slope,
 )
 from vmcjob.stats import estimate
@@ -60,16 +60,40 @@ def test_what_is_no_line_is_not_extrapolated(more: dict, why: str) -> None:
         assert found.why.startswith(why)
 
 
-def test_a_line_is_found_through_points_that_are_uncertain_in_both_directions() -> None:
-    """Plain least squares would find a slope too small by the factor 1 + dx²/var(x), 1.7 here."""
-    g, slopes = np.random.default_rng(0), []
-    for _ in range(200):
-        x = np.linspace(-1.0, 1.0, 50)
-        dx, dy = np.full(50, 0.5), np.full(50, 0.05)
-        slopes.append(
-            fit_line(x + dx * g.normal(size=50), dx, 3.0 * x + dy * g.normal(size=50), dy)
-        )
-    assert np.mean([line.slope for line in slopes]) == pytest.approx(3.0, rel=0.05)
+def test_what_is_left_is_the_rest_of_the_line() -> None:
+    """E − E₀ of a line, in trainings of any length, within three errors that the noise gives."""
+    for n in (100, 400, 2000):
+        off = []
+        for seed in range(20):
+            found = training(seed, n=n)
+            assert found.end is not None
+            if found.left is not None:
+                off.append((found.left - SLOPE * found.end.x) / found.left_noise)
+        assert len(off) >= 10
+        assert np.mean(np.abs(off) < 3.0) >= 0.9
+
+
+def test_what_is_left_and_the_extrapolated_energy_are_of_one_line() -> None:
+    """E₀ is the energy less what is left, also by the slope of a sweep."""
+    own = sweep(2)
+    for found in (own[0], share_slope(own)[0]):
+        assert found.energy is not None
+        assert found.left is not None
+        assert found.end is not None
+        assert found.energy == pytest.approx(found.end.y - found.left, rel=1e-12)
+
+
+def test_what_is_left_is_not_known_where_chance_makes_the_slope() -> None:
+    """The variance hardly falls, and energies scatter: no guess is better than a wrong one."""
+    found = [training(seed, fall=0.001, noise=3.0) for seed in range(20)]
+    assert sum(one.left is not None for one in found) <= 2
+
+
+def test_runs_share_the_error_of_what_they_have_left() -> None:
+    """Seeds do not average away that the line is an assumption; one unknown makes all unknown."""
+    one = Extrapolation(None, None, 1.0, "", left=2e-3, left_error=1e-3)
+    assert pool_left([one] * 4) == pytest.approx((2e-3, 1e-3))
+    assert pool_left([one, Extrapolation(None, None, None, "too short")]) is None
 
 
 def test_runs_are_pooled_by_their_errors_and_one_without_speaks_for_all() -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from vmcjob.errors import SpecError
-from vmcjob.plan import Task, make_longer, make_plan
+from vmcjob.plan import Task, make_longer, make_plan, make_trained_on
 from vmcjob.scheduler.records import make_record
 from vmcjob.spec import parse_spec
 
@@ -21,6 +21,15 @@ R = [1.0, 1.4]
 
 def tasks(text: str) -> tuple[Task, ...]:
     return make_plan(parse_spec(text, "h2.toml")).tasks
+
+
+TEXT_OF_TRAINING = """name = "h2"
+seeds = [0, 1]
+[system]
+atoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]
+[train]
+steps = 100
+"""
 
 
 def test_a_plan_has_a_task_for_each_point_and_seed() -> None:
@@ -139,3 +148,20 @@ def test_a_chain_needs_one_line_of_numbers(sweep: str) -> None:
         SpecError, match=r'start_from: "@previous" goes along \[sweep\]; expected one'
     ):
         tasks(text + sweep)
+
+
+def test_runs_that_train_on_have_ids_of_their_own_and_pool_their_seeds() -> None:
+    """Not that of one longer training, whose learning rate goes on; each seed has its own start."""
+    tasks = make_plan(parse_spec(TEXT_OF_TRAINING, "h2.toml")).tasks
+    further = [make_trained_on(task, 200) for task in tasks]
+    longer = make_plan(parse_spec(TEXT_OF_TRAINING.replace("100", "300"), "h2.toml")).tasks
+    ids = {task.run_id for task in (*tasks, *further, *longer)}
+    assert len(ids) == 6
+    for task, origin in zip(further, tasks, strict=True):
+        assert task.spec.train.start_from == origin.run_id
+        assert (task.spec.train.steps, task.spec.pretrain.steps) == (200, 0)
+        assert task.spec.evaluate == origin.spec.evaluate
+        assert make_trained_on(origin, 200) == task
+    assert further[0].pool_sha256 is not None
+    assert further[0].pool_sha256 == further[1].pool_sha256
+    assert further[0].pool_sha256 != make_trained_on(tasks[0], 201).pool_sha256

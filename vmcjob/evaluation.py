@@ -11,16 +11,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vmcjob.errors import StoreError
-from vmcjob.extrapolation import Extrapolation, Point, extrapolate, share_slope
+from vmcjob.extrapolation import Extrapolation, share_slope
+from vmcjob.judgement import About, Judgement, judge
 from vmcjob.parallel import ALONE_S, Killed, compute
-from vmcjob.stats import Estimate, estimate, standard_error
+from vmcjob.stats import Estimate, estimate
 from vmcjob.store import RunStore, peek
 from vmcjob.store.layout import Phase
-from vmcjob.verdict import Trend, findings, trend
 
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
 NEEDED: Mapping[Phase, tuple[str, ...]] = {
-    "evaluate": ("energy", "variance", "wall_time", "max_age"),
+    "evaluate": ("energy", "variance", "wall_time", "max_age", "s2", "outermost"),
     "train": ("energy", "variance"),
 }
 """Of the columns of a store: reading the others would take twice the time."""
@@ -40,6 +40,8 @@ class RunResult:
     reference: float | None = None  # an energy to compare with, hartree
     method: Mapping[str, int | float | str] = field(default_factory=dict)  # keys of its spec
     n_walkers: int | None = None
+    spins: tuple[int, int] | None = None  # electrons of spin up, and of spin down
+    trained_from: str | None = None  # the run of the same system whose training it goes on with
 
 
 class Evaluated(NamedTuple):
@@ -49,12 +51,12 @@ class Evaluated(NamedTuple):
     energy: Estimate
     variance: float
     hartree_fock: float | None
+    basis: str | None  # of Hartree–Fock
     rollbacks: int
     provenance: Mapping[str, Any]  # JSON
     wall_time_s: float
     continues: str | None  # the run whose samples are among its own
-    findings: tuple[str, ...]  # what its own numbers say against it
-    trend: Trend | None  # of its training
+    judgement: Judgement
     extrapolation: Extrapolation
 
 
@@ -135,23 +137,21 @@ def evaluate(run: RunResult) -> Evaluated:
     if not (math.isfinite(result.error) and math.isfinite(variance)):
         raise UnusableError(f"{run.state.lower()}: {result.why or 'the variance is not finite'}")
     hartree_fock = start.attributes["energy"] if start else None
+    basis = start.attributes.get("basis") if start else None
     provenance = store.attrs["provenance"]
+    judgement = judge(train, series, result, About(hartree_fock, run.n_walkers, run.spins))
     return Evaluated(
         run=run,
         energy=result,
         variance=variance,
         hartree_fock=hartree_fock,
+        basis=basis,
         rollbacks=len(store.rollbacks),
         provenance=provenance,
         wall_time_s=float(series["wall_time"][-1]),
         continues=provenance.get("continues", {}).get("run_id"),
-        findings=findings(train, series, result, hartree_fock, run.n_walkers),
-        trend=trend(train["energy"]),
-        extrapolation=extrapolate(
-            train["energy"],
-            train["variance"],
-            Point(variance, standard_error(series["variance"]), result.mean, result.error),
-        ),
+        judgement=judgement,
+        extrapolation=judgement.extrapolation,
     )
 
 

@@ -48,7 +48,7 @@ class RowTrace:
     pooling: Facts  # empty for a single run
     estimate: Estimate
     verdict: str  # of the table
-    why: str  # it is not called converged, else empty
+    why: str  # what is against it or not known, else empty
 
 
 def trace_row(name: str, stores: Mapping[str, Path], verdict: str = "", why: str = "") -> RowTrace:
@@ -99,7 +99,19 @@ def _rows(store: RunStore, series: Mapping[str, np.ndarray]) -> Facts:
         "mean": float(np.mean(energies)) if len(energies) else None,
         "spread of rows": float(np.std(energies, ddof=1)) if len(energies) > 1 else None,
         "mean variance, hartree^2": float(np.mean(series["variance"])) if len(steps) else None,
+        **_weinstein(series),
     }
+
+
+def _weinstein(series: Mapping[str, np.ndarray]) -> Facts:
+    """The bracket within which there is an eigenvalue, of whatever symmetry.
+
+    With σ² the variance of the local energy, one lies between E − σ and E + σ (Weinstein 1934).
+    """
+    if not len(series["energy"]) or (variance := float(np.mean(series["variance"]))) < 0.0:
+        return {}
+    energy, sigma = float(np.mean(series["energy"])), math.sqrt(variance)
+    return {"an eigenvalue is above": energy - sigma, "and below": energy + sigma}
 
 
 def _errors(x: np.ndarray) -> dict[str, dict[str, float]]:

@@ -1,4 +1,4 @@
-"""The energy of a wave function without variance, from how both fell together in training.
+"""The energy of a wave function without variance, and what a training has left to gain.
 
 An eigenstate has no variance. Near one both are of second order in what is left to learn, and if
 what is left always has the same shape, the energy is a straight line of the variance,
@@ -6,7 +6,8 @@ what is left always has the same shape, the energy is a straight line of the var
     E = E₀ + k σ²,
 
 which ends at E₀ (Kwon, Ceperley and Martin 1993; for networks arXiv:2010.01931 and later). That is
-an assumption, and not a bound: E₀ stands beside an energy, never in its place.
+an assumption, and not a bound: E₀ stands beside an energy, never in its place. What is left to gain
+by longer training is k σ² of the evaluation, within a factor of about two.
 """
 
 import math
@@ -15,20 +16,27 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.stats import standard_errors
-
+FITTED = 0.8
+"""The part of a training, its end, that the line goes through."""
 N_BLOCKS = 20
-"""Of the second half of a training: points of the line."""
+"""Points of the line."""
 MIN_BLOCK = 10
 """Steps of a block."""
+MIN_BLOCKS = 5
+"""Points that tell a slope at least, if not a line."""
+LEAST_FREEDOM = 0.1
+"""Of a block with all the leverage: its residual tells next to nothing."""
+MODEL_ERROR = 0.5
+"""Of what is left: in trials the slope told it within a factor of two."""
+CERTAIN = 3.0
+"""Errors of the energy that what is left may be uncertain by, if it is to be known."""
+MAX_NOISE = 1.6e-3
+"""In hartree: what it may be uncertain by anyway, as by a third of itself."""
 MIN_CORRELATION = 0.9
 MIN_RATIO = 1.2
 """Of the largest to the least variance: a line needs length."""
 MIN_LINES = 2
 """Of the runs of a sweep that are to share a slope: one alone has nobody to agree with."""
-MAX_ITERATIONS = 50
-MAX_DEVIATION = 2.0
-"""Standard deviations of χ² beyond which points scatter more than their errors allow."""
 
 
 class Point(NamedTuple):
@@ -50,32 +58,63 @@ class Extrapolation(NamedTuple):
     slope_error: float = math.nan
     end: Point | None = None
     shared_error: float = 0.0  # the part of the error that runs of one slope have together
+    left: float | None = None  # k σ², hartree: what longer training would gain; None: not known
+    left_error: float | None = None  # with that of the assumption
+    left_noise: float = math.inf  # without
+
+
+class _Slope(NamedTuple):
+    """A slope of the energy against the variance, over blocks of a training."""
+
+    k: float  # hartree⁻¹
+    error: float
+    x: np.ndarray  # medians of the variance, block by block
+    y: np.ndarray  # means of the energy
 
 
 def extrapolate(energies: np.ndarray, variances: np.ndarray, end: Point) -> Extrapolation:
-    """E₀ from the training's energies and variances, by step, and from those of the evaluation."""
-    half = len(energies) // 2
-    length = half // N_BLOCKS
-    if length < MIN_BLOCK:
+    """E₀, and what is left to gain, from a training's energies and variances, by step.
+
+    Args:
+        energies, variances: of the training.
+        end: median variance and energy of the evaluation.
+    """
+    fit = _fit(energies, variances)
+    if fit is None:
         return _refused(f"a training of {len(energies)} steps is too short for a line", end)
-    blocks = [series[-N_BLOCKS * length :].reshape(-1, length) for series in (variances, energies)]
-    x, y = (each.mean(axis=1) for each in blocks)
-    ratio = float(x.max() / max(x.min(), np.finfo(float).tiny))
+    left, noise = max(fit.k, 0.0) * end.x, math.hypot(end.x * fit.error, fit.k * end.dx)
+    found = Extrapolation(None, None, fit.k, "", fit.error, end)
+    if noise <= max(MAX_NOISE, CERTAIN * end.dy, left / CERTAIN):
+        error = math.hypot(noise, MODEL_ERROR * left)
+        found = found._replace(left=left, left_error=error, left_noise=noise)
+    if why := _why_no_line(fit, len(energies)):
+        return found._replace(why=why)
+    return found._replace(energy=end.y - left, error=math.hypot(end.dy, noise))
+
+
+def _why_no_line(fit: _Slope, n_steps: int) -> str:
+    """Why there is no E₀, which takes a clearer line than what is left; empty if there is one."""
+    if len(fit.x) < N_BLOCKS:
+        return f"a training of {n_steps} steps is too short for a line"
+    ratio = float(fit.x.max() / max(fit.x.min(), np.finfo(float).tiny))
     if ratio < MIN_RATIO:
-        return _refused(f"the variance fell by a factor of {ratio:.2f} only", end)
-    correlation = float(np.corrcoef(x, y)[0, 1]) if np.ptp(y) > 0.0 else 0.0
+        return f"the variance fell by a factor of {ratio:.2f} only"
+    correlation = float(np.corrcoef(fit.x, fit.y)[0, 1]) if np.ptp(fit.y) > 0.0 else 0.0
     if not correlation > MIN_CORRELATION:
-        return _refused(f"energy and variance are correlated by {correlation:.2f} only", end)
-    dx, dy = map(_errors, blocks)
-    x, dx = np.append(x, end.x), np.append(dx, end.dx)
-    y, dy = np.append(y, end.y), np.append(dy, end.dy)
-    dy = np.maximum(dy, np.spacing(np.abs(y)))  # what never changes still has its rounding
-    line = fit_line(x, dx, y, dy)
-    if line.slope <= 0.0:
-        return _refused("the energy does not fall with the variance", end)
-    if line.offset >= end.y:
-        return _refused("the line ends above the energy", end)
-    return Extrapolation(line.offset, line.error, line.slope, "", line.slope_error, end)
+        return f"energy and variance are correlated by {correlation:.2f} only"
+    return ""
+
+
+def pool_left(found: Sequence[Extrapolation]) -> tuple[float, float] | None:
+    """The mean of what several runs have left, and its error; None where one is not known.
+
+    Runs of one job have the error of the model in common, so that it is not averaged away.
+    """
+    known = [(x.left, x.left_error) for x in found if x.left is not None]
+    if len(known) < len(found) or not known:
+        return None
+    lefts, errors = np.array(known, float).T
+    return float(lefts.mean()), float(errors.mean())
 
 
 def pool_extrapolations(found: Sequence[Extrapolation]) -> Extrapolation:
@@ -118,73 +157,38 @@ def _with_slope(one: Extrapolation, slope: float, slope_error: float) -> Extrapo
         return one
     x, dx, y, dy = one.end
     shared = x * slope_error
-    error = math.hypot(dy, slope * dx, shared)
-    return Extrapolation(y - slope * x, error, slope, "", slope_error, one.end, shared)
+    noise = math.hypot(slope * dx, shared)
+    left = max(slope, 0.0) * x
+    found = Extrapolation(y - slope * x, math.hypot(dy, noise), slope, "", slope_error, one.end)
+    error = math.hypot(noise, MODEL_ERROR * left)
+    return found._replace(shared_error=shared, left=left, left_error=error, left_noise=noise)
 
 
-class Line(NamedTuple):
-    """y = offset + slope x, and the standard errors of both."""
+def _fit(energies: np.ndarray, variances: np.ndarray) -> _Slope | None:
+    """The least-squares slope over the last 80 % of a training; None of one too short.
 
-    offset: float
-    slope: float
-    error: float
-    slope_error: float
-
-
-def fit_line(x: np.ndarray, dx: np.ndarray, y: np.ndarray, dy: np.ndarray) -> Line:
-    """The straight line through points that are uncertain in both directions.
-
-    Least squares weighed by 1 / (dy² + b² dx²), with the points moved onto the line (York, Evensen
-    et al. 2004): without that, what is uncertain in x would make the slope too small. Where the
-    points scatter more than their errors allow, these are taken to be too small.
+    Medians of the variance, for its mean is that of a few walkers near nodes. The error of the
+    slope is from the scatter of the blocks about the line, each weighed by its leverage (HC3), for
+    early blocks scatter more than late ones.
     """
-    slope = float(np.polyfit(x, y, 1)[0])
-    moved = _onto_line(slope, x, dx, y, dy)
-    for _ in range(MAX_ITERATIONS):
-        before, slope = slope, moved.slope
-        moved = _onto_line(slope, x, dx, y, dy)
-        if abs(slope - before) <= 1e-12 * abs(slope):
-            break
-    weight, mean_x, mean_y = moved.weight, moved.mean_x, moved.mean_y
-    offset = mean_y - slope * mean_x
-    adjusted = mean_x + moved.beta
-    centre = float(np.average(adjusted, weights=weight))
-    spread = float(np.sum(weight * (adjusted - centre) ** 2))
-    square = 1.0 / float(np.sum(weight)) + centre**2 / spread
-    dof = len(x) - 2
-    chi2 = float(np.sum(weight * (y - offset - slope * x) ** 2)) / dof
-    excess = chi2 if chi2 > 1.0 + MAX_DEVIATION * (2.0 / dof) ** 0.5 else 1.0
-    return Line(offset, slope, (square * excess) ** 0.5, (excess / spread) ** 0.5)
-
-
-class _Moved(NamedTuple):
-    """Points on a line of some slope, where they probably belong, and the slope that they have."""
-
-    weight: np.ndarray
-    mean_x: float
-    mean_y: float
-    beta: np.ndarray  # x of the moved points, from `mean_x`
-    slope: float
-
-
-def _onto_line(
-    slope: float, x: np.ndarray, dx: np.ndarray, y: np.ndarray, dy: np.ndarray
-) -> _Moved:
-    weight = 1.0 / (dy**2 + slope**2 * dx**2)
-    mean_x, mean_y = (float(np.average(values, weights=weight)) for values in (x, y))
-    u, v = x - mean_x, y - mean_y
-    beta = weight * (u * dy**2 + slope * v * dx**2)
-    new = float(np.sum(weight * beta * v) / np.sum(weight * beta * u))
-    return _Moved(weight, mean_x, mean_y, beta, new)
-
-
-def _errors(blocks: np.ndarray) -> np.ndarray:
-    """Of the means of blocks, the rows, about a straight line in each."""
-    length = blocks.shape[1]
-    steps = np.arange(length) - 0.5 * (length - 1)
-    slopes = np.sum(blocks * steps, axis=1) / np.sum(steps * steps)
-    left = blocks - blocks.mean(axis=1, keepdims=True) - slopes[:, None] * steps
-    return standard_errors(left)
+    n_fitted = int(FITTED * len(energies))
+    n_blocks = min(N_BLOCKS, n_fitted // MIN_BLOCK)
+    if n_blocks < MIN_BLOCKS:
+        return None
+    length = n_fitted // n_blocks
+    blocks = [series[-n_blocks * length :].reshape(-1, length) for series in (variances, energies)]
+    x, y = np.median(blocks[0], axis=1), blocks[1].mean(axis=1)
+    if not (np.isfinite(x).all() and np.isfinite(y).all()) or np.ptp(x) == 0.0:
+        return None
+    u = x - x.mean()
+    square = float(np.sum(u * u))
+    k = float(np.sum(u * y)) / square
+    left = y - y.mean() - k * u
+    leverage = 1.0 / n_blocks + u * u / square
+    scatter = left / np.maximum(1.0 - leverage, LEAST_FREEDOM)
+    rounding = float(np.spacing(np.abs(y).max()))  # of what lies on a line to the last digit
+    error = max(float(np.sum((u * scatter) ** 2)) ** 0.5 / square, rounding / square**0.5)
+    return _Slope(k, error, x, y)
 
 
 def _refused(why: str, end: Point | None = None) -> Extrapolation:

@@ -76,6 +76,23 @@ def make_longer(
     return replace(longer, pool_sha256=_digest_after(task.pool_sha256, spec))
 
 
+def make_trained_on(task: Task, more_training: int) -> Task:
+    """The run that trains so many steps more; SpecError if these are too many.
+
+    It begins with the parameters and walkers that the finished run ends with, and evaluates anew.
+    Its optimizer and learning rate begin anew too, so that its numbers are not those of one longer
+    training, and its id is its own.
+    """
+    train = replace(
+        task.spec.train, steps=more_training, start_from=task.run_id, follow_nuclei=True
+    )
+    pretrain = replace(task.spec.pretrain, steps=0, active_space=())
+    spec = replace(task.spec, train=train, pretrain=pretrain)
+    spec = load_resolved(dump_spec(spec), f"{task.run_id} with --more-training {more_training}")
+    before = task.pool_sha256 or task.science_sha256
+    return replace(_make_task(Point(task.point, spec)), pool_sha256=_digest_after(before, spec))
+
+
 def _make_link(point: Point, origin: Task) -> Task:
     """A run of a chain, which starts from the run `origin`; each seed has its own chain."""
     train = replace(point.spec.train, start_from=origin.run_id)

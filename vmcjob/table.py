@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from vmcjob.evaluation import Attempts, Evaluated, RunResult, UnusableError, attempt_all
-from vmcjob.extrapolation import pool_extrapolations
+from vmcjob.extrapolation import pool_extrapolations, pool_left
 from vmcjob.frames import to_dataframe, to_dataset
 from vmcjob.html import html_table
+from vmcjob.judgement import CONVERGED, by_run, explain, verdict_of
 from vmcjob.naming import tell_apart
 from vmcjob.provenance import summarize
-from vmcjob.stats import pool
+from vmcjob.spin import pool_spins
+from vmcjob.stats import Estimate, pool
 from vmcjob.units import format_energy
 from vmcjob.verdict import pool_trends
 
@@ -23,14 +25,16 @@ if TYPE_CHECKING:
     from vmcjob.frames import DataFrame, Dataset
 
 SCHEMA_VERSION = 1
-VERDICTS = CONVERGED, NOT_YET, SUSPECT = "converged", "not yet", "suspect"
-"""From good to bad."""
 UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
-    ("energy", "error", "reference", "hartree_fock", "extrapolated", "extrapolated_error"),
+    (
+        *("energy", "error", "reference", "hartree_fock", "extrapolated", "extrapolated_error"),
+        *("left", "left_error"),
+    ),
     "hartree",
 )
 NOT_IN_CSV = {
     "findings",
+    "unsettled",
     "point",
     "provenance",
     "science_sha256",
@@ -45,12 +49,12 @@ class Row:
     runs: int
     n_steps: int  # evaluation steps used, of all runs
     energy: float  # hartree
-    error: float  # hartree, one standard error
+    error: float  # hartree, one standard error, statistical
     variance: float  # of the local energy, hartree²
     tau: float  # steps
     n_eff: float
     converged: bool
-    why: str  # a sentence when not converged, else empty
+    why: str  # what is against it or not known, and a command that helps; empty where nothing is
     findings: tuple[str, ...]  # what the runs' own numbers say against the state; see `verdict`
     reference: float | None  # hartree
     hartree_fock: float | None  # energy of the start, hartree
@@ -66,7 +70,14 @@ class Row:
     not_extrapolated: str  # why there is none, else empty
     training_slope: float | None  # of the last fifth of training, hartree per 1000 steps
     training_slope_error: float | None
-    verdict: str  # "converged", "not yet", or "suspect" where there are findings
+    verdict: str  # "converged", "unsettled", "not yet" or "suspect"; see `judgement`
+    unsettled: tuple[str, ...]  # why training should go on
+    left: float | None  # to gain by longer training, hartree; None where that is not known
+    left_error: float | None  # hartree, a factor of about two
+    s2: float | None  # squared total spin; None where it was not measured
+    s2_error: float | None
+    s2_expected: float | None  # S(S + 1) of the spin that was asked for
+    hartree_fock_basis: str | None
 
 
 class Exclusion(NamedTuple):
@@ -172,11 +183,16 @@ def make_table(runs: Iterable[RunResult], attempts: Attempts = attempt_all) -> T
         else:
             found[run.run_id] = item
     longer = {item.continues: run_id for run_id, item in found.items() if item.continues}
+    trained_on = {
+        item.run.trained_from: run_id for run_id, item in found.items() if item.run.trained_from
+    }
     groups: dict[tuple[str, str], list[Evaluated]] = defaultdict(list)
     contained: list[Exclusion] = []
     for run_id, item in found.items():
         if run_id in longer:  # in a row of its own, it would seem to confirm the longer one
             contained.append(Exclusion(run_id, f"all of it is in {longer[run_id]}"))
+        elif run_id in trained_on:
+            contained.append(Exclusion(run_id, f"trained on in {trained_on[run_id]}"))
         else:
             groups[_label(item.run), item.run.science_sha256].append(item)
     rows = _with_unique_names(sorted(groups.values(), key=_position))
@@ -187,10 +203,7 @@ def _row(group: Sequence[Evaluated]) -> Row:
     group = sorted(group, key=lambda item: item.run.seed)
     run = group[0].run
     pooled = pool([item.energy for item in group])
-    found = tuple(_findings(group))
     weights = [item.energy.n for item in group]
-    extrapolated = pool_extrapolations([item.extrapolation for item in group])
-    slope = pool_trends([item.trend for item in group])
     return Row(
         name=_label(run),
         runs=len(group),
@@ -200,9 +213,6 @@ def _row(group: Sequence[Evaluated]) -> Row:
         variance=float(np.average([item.variance for item in group], weights=weights)),
         tau=pooled.tau,
         n_eff=pooled.n_eff,
-        converged=pooled.converged and not found,
-        why="; ".join([*found, *([pooled.why] if pooled.why else [])]),
-        findings=found,
         reference=next((one.run.reference for one in group if one.run.reference is not None), None),
         hartree_fock=group[0].hartree_fock,
         rollbacks=sum(item.rollbacks for item in group),
@@ -212,20 +222,46 @@ def _row(group: Sequence[Evaluated]) -> Row:
         science_sha256=run.science_sha256,
         provenance=summarize([item.provenance for item in group]),
         wall_time_s=sum(item.wall_time_s for item in group),
-        extrapolated=extrapolated.energy,
-        extrapolated_error=extrapolated.error,
-        not_extrapolated=extrapolated.why,
-        training_slope=slope and slope.per_1000,
-        training_slope_error=slope and slope.error,
-        verdict=SUSPECT if found else CONVERGED if pooled.converged else NOT_YET,
+        hartree_fock_basis=group[0].basis,
+        **_verdict(group, pooled),
+        **_training(group),
+        **_spin(group),
     )
 
 
-def _findings(group: Sequence[Evaluated]) -> Iterator[str]:
-    """What the runs' own numbers say against them; of several runs, with the seed of each."""
-    for item in group:
-        for finding in item.findings:
-            yield finding if len(group) == 1 else f"seed {item.run.seed}: {finding}"
+def _verdict(group: Sequence[Evaluated], pooled: Estimate) -> dict[str, Any]:
+    """The fields of a row that say whether to trust it."""
+    judged, seeds = [item.judgement for item in group], [item.run.seed for item in group]
+    verdict = verdict_of(pooled, judged)
+    return {
+        "verdict": verdict,
+        "converged": verdict == CONVERGED,
+        "why": explain(pooled, judged, seeds, [item.run.run_id for item in group]),
+        "findings": tuple(by_run(seeds, [one.findings for one in judged])),
+        "unsettled": tuple(by_run(seeds, [one.unsettled for one in judged])),
+    }
+
+
+def _training(group: Sequence[Evaluated]) -> dict[str, float | str | None]:
+    """The fields of a row that say what longer training would bring."""
+    lines = [item.extrapolation for item in group]
+    extrapolated, left = pool_extrapolations(lines), pool_left(lines)
+    slope = pool_trends([item.judgement.trend for item in group])
+    return {
+        "extrapolated": extrapolated.energy,
+        "extrapolated_error": extrapolated.error,
+        "not_extrapolated": extrapolated.why,
+        "left": left and left[0],
+        "left_error": left and left[1],
+        "training_slope": slope and slope.per_1000,
+        "training_slope_error": slope and slope.error,
+    }
+
+
+def _spin(group: Sequence[Evaluated]) -> dict[str, float | None]:
+    """The fields of a row about its total spin."""
+    spin = pool_spins([item.judgement.spin for item in group])
+    return {"s2": spin.square, "s2_error": spin.error, "s2_expected": spin.expected}
 
 
 def _label(run: RunResult) -> str:

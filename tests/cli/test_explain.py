@@ -71,7 +71,9 @@ def test_a_state_that_is_suspect_is_not_explained_as_converged(shell: Shell) -> 
     assert done.stderr == "h2 R=1.4: suspect\n"
     assert re.search(r"^statistics +sound$", done.stdout, re.MULTILINE)
     verdict = done.stdout.splitlines()[-1]
-    assert re.fullmatch(r"verdict +suspect: lies \S+ mHa above Hartree-Fock", verdict)
+    said = r"lies \S+ mHa above Hartree-Fock; spin not measured; vmcjob plot h2-\S+ shows where"
+    assert re.fullmatch(rf"verdict +suspect: {said}", verdict)
+    assert re.search(r"^an eigenvalue is above +-1\.\d+$", done.stdout, re.MULTILINE)
     document = json.loads(shell.run("aggregate", "--explain", RUNS[0], "--json").stdout)
     assert "above Hartree-Fock" in document["why"]
 

@@ -71,9 +71,10 @@ def test_finished_runs_become_one_line_with_an_error_bar(results):
         "tau",
         "n_eff",
         "verdict",
+        "note",
     ]
     assert line.startswith("h2 R=1.4  -1.1")
-    assert line.endswith("converged")
+    assert line.endswith("converged  spin not measured")
     assert done.stderr == ""
 
 
@@ -103,7 +104,7 @@ def test_an_energy_with_a_start_shows_what_was_added_to_it(results):
     for seed, run in enumerate(list_runs(results.runs)):
         evaluate(run, seed, start=HartreeFockRecord(attributes, coefficients))
     header, line = results.run("aggregate").stdout.splitlines()
-    added = float(line[header.index("E - HF, mHa") :].split("(")[0])
+    added = float(line[header.index("E - HF/sto-3g, mHa") :].split("(")[0])
     assert added == pytest.approx(-41.0, abs=3.0)
 
 

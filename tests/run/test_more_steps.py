@@ -10,8 +10,9 @@ import pytest
 from tests.cli.shell import Shell
 from tests.run import fake
 from tests.run.harness import HELIUM, assert_same, finish, make_run, results, start
+from vmcjob.analysis import aggregate
 from vmcjob.errors import SpecError, StoreError, UsageError
-from vmcjob.plan import Plan, Task, make_longer, make_plan
+from vmcjob.plan import Plan, Task, make_longer, make_plan, make_trained_on
 from vmcjob.rundir import RunDir, list_runs
 from vmcjob.scheduler import require_starts
 from vmcjob.scheduler.records import create_run
@@ -177,3 +178,28 @@ def test_from_the_command_line_a_finished_run_goes_on(
     assert [row["run_ids"] for row in table["rows"]] == [[longer.path.name]]
     reason = f"all of it is in {longer.path.name}"
     assert table["contained"] == [{"run_id": really_finished.path.name, "reason": reason}]
+
+
+@pytest.mark.slow
+def test_a_finished_run_trains_on_in_a_run_of_its_own(finished: RunDir) -> None:
+    """It begins with the parameters and walkers of the other, which stays as it is."""
+    before = results(finished)
+    plan, task = plan_of(SHORT)
+    further = make_trained_on(task, 30)
+    require_starts(finished.path.parent, [Plan(plan.source, (further,))])
+    run = create_run(finished.path.parent, plan.source, further)
+    code, log = finish(start(run, program=fake.PROGRAM))
+    assert code == 0, log
+    assert_same(before, results(finished))
+    store = RunStore.open(run.store_path)
+    assert store.n_committed["train"] == 30
+    assert store.n_committed["evaluate"] == 20
+    assert store.attrs["provenance"]["start_from"]["run_id"] == finished.path.name
+    table = aggregate(runs=finished.path.parent)
+    assert table.excluded == ()
+    (row,) = table.rows
+    assert row.run_ids == (run.path.name,)
+    again = json.loads(Shell(finished.path.parents[1]).run("aggregate", "--json").stdout)
+    assert again["contained"] == [
+        {"run_id": finished.path.name, "reason": f"trained on in {run.path.name}"}
+    ]

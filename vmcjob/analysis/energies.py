@@ -9,7 +9,7 @@ from typing import Any
 from vmcjob.errors import NotFoundError, RunDirError, UsageError, VmcJobError
 from vmcjob.evaluation import Attempts, attempt_all, share_slopes
 from vmcjob.rundir import RunDir, select
-from vmcjob.spec import load_resolved, science_keys
+from vmcjob.spec import JobSpec, load_resolved, science_keys
 from vmcjob.status import Row, rows
 from vmcjob.table import RunResult, Table, make_table
 
@@ -83,6 +83,22 @@ def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:
     ]
 
 
+def _trained_from(run: RunDir, spec: JobSpec) -> str | None:
+    """The run of the same name, point and system that this one has trained on from, if any."""
+    origin = spec.train.start_from
+    if origin is None:
+        return None
+    try:
+        other = run.beside(origin)
+        before = load_resolved(other.read_spec_text(), str(other.spec_path))
+        records = run.read_record(), other.read_record()
+    except VmcJobError:
+        return None
+    is_alike = len({(one.name, repr(sorted(one.point.items()))) for one in records}) == 1
+    is_same = replace(before.system, reference=None) == replace(spec.system, reference=None)
+    return origin if is_same and is_alike else None
+
+
 def _read_facts(run: RunDir) -> dict[str, Any]:
     """Facts from the run's spec: reference energy, method and number of walkers."""
     try:
@@ -93,4 +109,6 @@ def _read_facts(run: RunDir) -> dict[str, Any]:
         "reference": spec.system.reference,
         "method": science_keys(spec),
         "n_walkers": spec.sampler.walkers,
+        "spins": (spec.system.n_up, spec.system.n_down),
+        "trained_from": _trained_from(run, spec),
     }

@@ -87,8 +87,8 @@ def add_up(
     Raises UsageError for a name that has no row, and, unless `unbalanced`, for a sum that does not
     have the same nuclei and electrons on both sides.
     """
+    from vmcjob.judgement import VERDICTS
     from vmcjob.reaction import Measured, ReactionError
-    from vmcjob.table import VERDICTS
 
     rows = {row.name: row for row in energies.table.rows}
     known = {name: Measured(row.energy, row.error) for name, row in rows.items()}

@@ -1,4 +1,4 @@
-"""What finished runs are to be evaluated for longer for: so many steps, or an error bar."""
+"""How finished runs go on: with steps of evaluation, to an error bar, or with training."""
 
 import math
 from dataclasses import dataclass
@@ -13,6 +13,21 @@ if TYPE_CHECKING:
 MARGIN = 4
 """Times the steps that a target error should take: until it is confirmed, it may be twice as many,
 and the error that they are reckoned from is an estimate too."""
+
+
+@dataclass(frozen=True)
+class MoreTraining:
+    """Steps to train on for."""
+
+    steps: int
+
+    def make_longer(self, run: "RunDir", task: "Task") -> "Task":
+        """The run that trains on from a finished one."""
+        from vmcjob.plan import make_trained_on
+
+        if not run.n_committed.get("train") and not run.n_committed.get("evaluate"):
+            raise UsageError(f"{run.path.name}: has no parameters to train on from")
+        return make_trained_on(task, self.steps)
 
 
 @dataclass(frozen=True)

@@ -81,8 +81,8 @@ def _content(energies: Energies, differences: "Sequence[Difference]") -> "Conten
     from vmcjob.report import Content
 
     table, runs = energies.table, energies.runs
-    columns = table_columns("hartree")
-    main = [one for one in columns if one.title in MAIN or one.title.startswith("off by")]
+    columns = table_columns("hartree", table.rows)
+    main = [one for one in columns if one.title in MAIN or one.title.startswith(("off by", "left"))]
     details = [one for one in columns if one not in main or one.title == "name"]
     measured = lines_of(read_observations(table, runs))
     left_out = (*table.excluded, *table.contained)

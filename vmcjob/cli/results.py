@@ -32,31 +32,32 @@ if TYPE_CHECKING:
     from vmcjob.table import Row, Table
 
 
-MAX_LEVEL = 1e-2  # hartree per 1000 steps: what is only known to change by less may well fall
-
-
-VERDICT_STYLES = {"converged": "green", "not yet": "yellow", "suspect": "red"}
+VERDICT_STYLES = {
+    "converged": "green",
+    "unsettled": "yellow",
+    "not yet": "yellow",
+    "suspect": "red",
+}
 
 
 def _verdict(word: str) -> Cell:
     return Cell(word, VERDICT_STYLES[word])
 
 
-def _training(row: "Row") -> str:
-    """Whether its last fifth surely went on downhill, or how little it did."""
-    from vmcjob.verdict import CERTAIN
-
-    slope, error = row.training_slope, row.training_slope_error
-    if slope is None or error is None:
+def _spin(row: "Row") -> str:
+    """S² beside what it should be."""
+    if row.s2 is None or row.s2_error is None or not row.s2_error:
         return ""
-    if abs(slope) <= CERTAIN * error:
-        words = "level within" if CERTAIN * error <= MAX_LEVEL else "known only within"
-        return f"{words} {float(f'{1e3 * CERTAIN * error:.2g}'):g} mHa per 1000 steps"
-    words = "still falling" if slope < 0.0 else "rising"
-    return f"{words} by {format_energy(1e3 * abs(slope), 1e3 * error)} mHa per 1000 steps"
+    return format_energy(row.s2, row.s2_error)
 
 
-def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
+def _basis(rows: "Sequence[Row]") -> str:
+    """The basis of Hartree–Fock, where it is the same for all rows that have one."""
+    found = {row.hartree_fock_basis for row in rows} - {None}
+    return f"/{found.pop()}" if len(found) == 1 else ""
+
+
+def table_columns(unit: EnergyUnit, rows: "Sequence[Row]" = ()) -> "list[TableColumn[Row]]":
     """For people, energies in their unit; JSON and CSV have the fields of a row, in hartree."""
     factor, difference = PER_HARTREE[unit], _Difference(unit)
 
@@ -66,11 +67,17 @@ def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
     def correlation(row: "Row") -> str:
         return difference.of(row.energy, row.hartree_fock, row.error)
 
+    def left(row: "Row") -> str:
+        if row.left is None or row.left_error is None:
+            return ""
+        return difference.of(row.left, 0.0, row.left_error)
+
     def extrapolated(row: "Row") -> str:
         if row.extrapolated is None or row.extrapolated_error is None:
             return ""
         return format_energy(factor * row.extrapolated, factor * row.extrapolated_error)
 
+    above_hf = f"E - HF{_basis(rows)}, {difference.unit}"
     return [
         TableColumn("name", lambda row: row.name),
         TableColumn(
@@ -78,15 +85,16 @@ def table_columns(unit: EnergyUnit) -> "list[TableColumn[Row]]":
             lambda row: format_energy(factor * row.energy, factor * row.error),
             "point",
         ),
+        TableColumn(f"left, {difference.unit}", left, "point"),
         TableColumn(f"off by {difference.unit}", off, "point", dispensable=2),
-        TableColumn(f"E - HF, {difference.unit}", correlation, "point", dispensable=3),
+        TableColumn("S²", _spin, "point", dispensable=3),
+        TableColumn(above_hf, correlation, "point", dispensable=3),
         TableColumn("extrapolated", extrapolated, "point", dispensable=5),
         TableColumn("runs", lambda row: str(row.runs), "right", dispensable=3),
         TableColumn("steps", lambda row: str(row.n_steps), "right", dispensable=4),
         TableColumn("variance", lambda row: f"{row.variance:.3g}", "right", dispensable=5),
         TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", dispensable=6),
         TableColumn("n_eff", lambda row: f"{math.floor(row.n_eff)}", "right", dispensable=2),
-        TableColumn("training", _training, dispensable=6),
         TableColumn("verdict", lambda row: _verdict(row.verdict)),
         TableColumn("note", lambda row: Cell(row.why, "dim"), "note", dispensable=1),
     ]
@@ -223,14 +231,14 @@ def _explain(trace: "RowTrace", as_json: bool) -> None:
         put_json(explanation_document(trace))
     else:
         put(explanation_text(trace))
-    if trace.why:
+    if trace.verdict != "converged":
         raise IncompleteError(f"{trace.name}: {trace.verdict}")
 
 
 def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]") -> None:
     """The tables for people: of rows, and of what was asked to be added up."""
     if table.rows:
-        put_table(*make_table(table_columns(unit), table.rows))
+        put_table(*make_table(table_columns(unit, table.rows), table.rows))
     if differences:
         put("")
         put_table(*make_table(sum_columns(unit), differences))

@@ -9,7 +9,7 @@ import typer
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.changes import say_changes
 from vmcjob.cli.expand import expand_options
-from vmcjob.cli.longer import Extension
+from vmcjob.cli.longer import Extension, MoreTraining
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
 from vmcjob.cli.specs import read_plans, say_doubts
 from vmcjob.cli.submission import CommandOptions, submit_plans
@@ -35,6 +35,16 @@ TargetError = Annotated[
         metavar="E",
         help="The same until the error is E hartree; for --more-steps at most, or 4 times as long "
         "as it should take.",
+    ),
+]
+MoreTrainingSteps = Annotated[
+    int | None,
+    typer.Option(
+        "--more-training",
+        min=1,
+        metavar="N",
+        help="Train finished runs on for N steps, each in a new run that begins where it ended, "
+        "and evaluate that.",
     ),
 ]
 
@@ -72,18 +82,27 @@ def resume(
     options: CommandOptions,
     more_steps: MoreSteps = None,
     target_error: TargetError = None,
+    more_training: MoreTrainingSteps = None,
 ) -> None:
     """Go on with runs that stopped, or with finished ones for longer.
 
     Their own directories say what they compute; the spec file is not read again. What is queued,
     running or finished is left alone, unless --more-steps or --target-error asks for a smaller
-    error bar.
+    error bar, or --more-training for a lower energy.
     """
     chosen = select_runs(selectors, options.site, options.runs)
-    if more_steps is None and target_error is None:
+    is_longer = more_steps is not None or target_error is not None
+    if more_training is None and not is_longer:
         submit_plans(plans_again(chosen), options)
         return
-    extension = Extension(more_steps, target_error)
+    if more_training is not None and is_longer:
+        raise UsageError(
+            "--more-training makes a new state, which --more-steps and --target-error cannot go on "
+            "with before it is there; train first, then evaluate for longer"
+        )
+    extension = (
+        MoreTraining(more_training) if more_training else Extension(more_steps, target_error)
+    )
     chosen = _longest(chosen)
     _require_finished(chosen)
     submit_plans(plans_again(chosen, extension), options)
@@ -139,8 +158,8 @@ def _require_finished(chosen: "list[RunDir]") -> None:
     rows = [examine(run, queue) for run in chosen]
     if unfinished := [row for row in rows if row.state is not State.FINISHED]:
         words = (
-            "--more-steps and --target-error are for finished runs: without them, resume goes on "
-            "where this one is"
+            "--more-steps, --more-training and --target-error are for finished runs: without them, "
+            "resume goes on where this one is"
         )
         raise UsageError(
             "\n".join(f"{row.run_id}: {row.state.lower()}; {words}" for row in unfinished)
@@ -148,7 +167,7 @@ def _require_finished(chosen: "list[RunDir]") -> None:
 
 
 def plans_again(
-    chosen: "list[RunDir]", extension: Extension | None = None
+    chosen: "list[RunDir]", extension: Extension | MoreTraining | None = None
 ) -> "dict[Path, list[Plan]]":
     """What runs compute as their own directories describe it, by the runs root of each."""
     folders: dict[Path, list[Plan]] = {}
@@ -158,7 +177,7 @@ def plans_again(
     return folders
 
 
-def _plan_again(run: "RunDir", extension: Extension | None) -> "Plan":
+def _plan_again(run: "RunDir", extension: Extension | MoreTraining | None) -> "Plan":
     """The plan of one run, or of one that goes on from it, from its own directory."""
     from vmcjob.plan import Plan, Task
     from vmcjob.spec import load_resolved

@@ -5,6 +5,7 @@ import math
 from functools import partial
 
 from vmcjob.errors import RunDirError, UsageError
+from vmcjob.judgement import CONVERGED, About, explain, judge, verdict_of
 from vmcjob.observables import columns_of
 from vmcjob.rank import Rank
 from vmcjob.run.ahead import Steps
@@ -22,7 +23,6 @@ from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256
 from vmcjob.stats import estimate
 from vmcjob.store import Checkpoint, Layout, RunStore, peek
-from vmcjob.verdict import findings
 from vmcjob.vmc import ranks
 from vmcjob.vmc.phases import Phase as PhaseOfRun
 
@@ -63,8 +63,8 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     found = worker.run()
     late.solve()  # if an attempt died before it could
     said = [] if found is None else [str(found)]
-    if isinstance(store, RunStore) and (against := _findings(store, spec)):
-        said.append(f"suspect: {'; '.join(against)}")
+    if isinstance(store, RunStore) and (words := _verdict(store, spec, run_dir.path.name)):
+        said.append(words)
     return "; ".join(said)
 
 
@@ -74,17 +74,22 @@ def _begin_steps(spec: JobSpec, stop: StopRequest) -> Steps:
     return Steps.before_all(build(spec), planned, stop)
 
 
-def _findings(store: RunStore, spec: JobSpec) -> tuple[str, ...]:
-    """What its own numbers say against a finished run, as `aggregate` will."""
+def _verdict(store: RunStore, spec: JobSpec, run_id: str) -> str:
+    """The verdict of a finished run as `aggregate` has it, with reasons; empty if converged."""
     train, evaluate = (store.series(phase) for phase in ("train", "evaluate"))
     energy = estimate(evaluate["energy"], variance=evaluate["variance"])
     if energy.n == 0:
-        return ()
+        return ""
     if not math.isfinite(energy.error):
-        return (energy.why,)
+        return f"suspect: {energy.why}"
     start = store.hartree_fock()
     hartree_fock = start.attributes["energy"] if start else None
-    return findings(train, evaluate, energy, hartree_fock, spec.sampler.walkers)
+    spins = spec.system.n_up, spec.system.n_down
+    judged = [judge(train, evaluate, energy, About(hartree_fock, spec.sampler.walkers, spins))]
+    verdict = verdict_of(energy, judged)
+    if verdict == CONVERGED:
+        return ""
+    return f"{verdict}: {explain(energy, judged, [spec.seed], [run_id])}"
 
 
 def read_own_spec(run_dir: RunDir) -> JobSpec:

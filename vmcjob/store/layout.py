@@ -44,6 +44,8 @@ SERIES: Mapping[Phase, Mapping[str, Column]] = {
 }
 # Columns that every step has: finite in every committed row.
 ALWAYS_FINITE = ("step", "energy", "variance", "acceptance", "wall_time")
+# Columns that may be NaN in all rows: Zarr has no file of them then.
+MAYBE_NEVER = ("s2", "outermost")
 UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_time": "s"}
 
 # The group of observables, which are measured at every n-th step of evaluation.

@@ -1,0 +1,163 @@
+"""From a run's own numbers to its verdict: of its statistics, of its state and of its training."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from vmcjob.extrapolation import Extrapolation, Point, extrapolate
+from vmcjob.spin import NOT_MEASURED, Spin, Spins, judge_spin
+from vmcjob.stats import MIN_INDEPENDENT, Estimate, standard_error
+from vmcjob.verdict import CERTAIN, MAX_FALL, Series, Trend, findings, last_fall, trend
+
+VERDICTS = CONVERGED, UNSETTLED, NOT_YET, SUSPECT = "converged", "unsettled", "not yet", "suspect"
+"""From good to bad."""
+MAX_LEFT = MAX_FALL
+"""In hartree: what a training may have left to gain, if that is not within the error."""
+MIN_CERTAIN_LEFT = 2.0
+"""Standard errors of what is left, beyond which it is more than chance."""
+MAX_NOISE = 15.0
+"""Errors of the energy within which a training's end is known to be at rest, where the energies of
+its steps scatter too much to tell 1.6 mHa. A right run of as many steps of training as of
+evaluation knows it within 12, as a line through the last fifth of the training has that error."""
+MAX_OUTERMOST = 10.0
+"""In bohr: the mean distance of the outermost electron from its nearest nucleus. Bound atoms and
+anions of the first three rows are below; an electron that nothing binds drifts away."""
+ERROR_OF_MEDIAN = 1.2533  # of a normal distribution, in standard errors of its mean
+MIN_TRAINING = 500
+"""Steps that are worth training on for."""
+MAX_NAMED = 4
+"""Runs that a command names one by one."""
+
+
+class About(NamedTuple):
+    """What a judgement needs beside the run's series."""
+
+    hartree_fock: float | None = None  # hartree
+    n_walkers: int | None = None
+    spins: Spins | None = None
+
+
+class Judgement(NamedTuple):
+    """What one run's own numbers say of its energy."""
+
+    findings: tuple[str, ...]  # against its state
+    unsettled: tuple[str, ...]  # why its training may go on
+    doubts: tuple[str, ...]  # what more evaluation would tell
+    notes: tuple[str, ...]  # what is not known, and does not count
+    spin: Spin
+    trend: Trend | None
+    extrapolation: Extrapolation
+    n_train: int
+
+
+def judge(train: Series, evaluate: Series, energy: Estimate, about: About) -> Judgement:
+    """Judge an evaluated run.
+
+    A store of an earlier release has no column "s2": its training is not judged any stricter than
+    it was then, so that its verdict stays.
+    """
+    found = findings(train, evaluate, energy, about.hartree_fock, about.n_walkers)
+    spin = judge_spin(evaluate.get("s2"), about.spins)
+    end = end_of(evaluate, energy)
+    line = extrapolate(train["energy"], train["variance"], end)
+    is_old = "s2" not in evaluate
+    doubt = spin.doubt
+    return Judgement(
+        findings=(*found, *filter(None, [spin.finding]), *_unbound(evaluate)),
+        unsettled=() if is_old else tuple(_unsettled(train["energy"], energy, line)),
+        doubts=(doubt,) if doubt and doubt != NOT_MEASURED else (),
+        notes=(NOT_MEASURED,) if doubt == NOT_MEASURED else (),
+        spin=spin,
+        trend=trend(train["energy"]),
+        extrapolation=line,
+        n_train=len(train["energy"]),
+    )
+
+
+def end_of(evaluate: Series, energy: Estimate) -> Point:
+    """The evaluation as a point of the line of energy and variance."""
+    variance = evaluate["variance"]
+    error = ERROR_OF_MEDIAN * standard_error(variance)
+    return Point(float(np.median(variance)), error, energy.mean, energy.error)
+
+
+def _unbound(evaluate: Series) -> Iterator[str]:
+    """An electron that has gone away from all nuclei."""
+    rows = evaluate.get("outermost", np.zeros(0))
+    rows = rows[np.isfinite(rows)]
+    if len(rows) and (distance := float(np.median(rows))) > MAX_OUTERMOST:
+        yield f"an electron is not bound: {distance:.0f} bohr from the nearest nucleus on average"
+
+
+def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> Iterator[str]:
+    """Why a training should go on: much is left, or nobody knows whether it has come to rest."""
+    limit = max(MAX_LEFT, CERTAIN * energy.error)
+    if not len(energies):
+        return
+    if line.left is not None and line.left_error is not None:
+        if line.left > max(limit, MIN_CERTAIN_LEFT * line.left_noise):
+            yield f"some {_mha(line.left)} are left to gain by training"
+        return
+    _, error = last_fall(energies)
+    if not CERTAIN * error <= max(MAX_LEFT, MAX_NOISE * energy.error):
+        within = f"only within {_mha(CERTAIN * error)}" if np.isfinite(error) else "not at all"
+        yield f"its training is known {within} to have come to rest"
+
+
+def verdict_of(pooled: Estimate, found: Sequence[Judgement]) -> str:
+    """The one word for the energy of one run, or of several that are pooled."""
+    if any(one.findings for one in found):
+        return SUSPECT
+    if not pooled.converged or any(one.doubts for one in found):
+        return NOT_YET
+    return UNSETTLED if any(one.unsettled for one in found) else CONVERGED
+
+
+def explain(
+    pooled: Estimate, found: Sequence[Judgement], seeds: Sequence[int], runs: Sequence[str]
+) -> str:
+    """Why an energy is not called converged, what is not known, and a command that helps.
+
+    Args:
+        pooled: the energy.
+        found: of each run.
+        seeds: of each run; they are named where there are several.
+        runs: how the command names the runs.
+    """
+    reasons = by_run(seeds, [(*one.findings, *one.unsettled, *one.doubts) for one in found])
+    doubts = [pooled.why] if pooled.why else []
+    notes = list(dict.fromkeys(note for one in found for note in one.notes))
+    why = "; ".join([*reasons, *doubts, *notes])
+    verdict = verdict_of(pooled, found)
+    return why if verdict == CONVERGED else f"{why}; {_advice(verdict, pooled, found, runs)}"
+
+
+def by_run(seeds: Sequence[int], sentences: Sequence[Sequence[str]]) -> Iterator[str]:
+    """The sentences about each run, with its seed where there are several."""
+    for seed, own in zip(seeds, sentences, strict=True):
+        for words in own:
+            yield words if len(seeds) == 1 else f"seed {seed}: {words}"
+
+
+def _advice(verdict: str, pooled: Estimate, found: Sequence[Judgement], runs: Sequence[str]) -> str:
+    """A command that helps against the first of the reasons."""
+    names = " ".join(runs[:MAX_NAMED])
+    longer = f"--more-training {max(MIN_TRAINING, *(one.n_train for one in found))}"
+    if verdict == SUSPECT:
+        if any(one.spin.finding for one in found):
+            return "vmcjob keys pretrain shows other starts, whose state may have the right spin"
+        if any("its training" in words for one in found for words in one.findings):
+            return f"vmcjob resume {names} {longer} trains on"
+        return f"vmcjob plot {runs[0]} shows where"
+    if verdict == UNSETTLED or any(one.unsettled for one in found):
+        return f"vmcjob resume {names} {longer} trains on"
+    n = pooled.n // max(1, len(found))
+    missing = MIN_INDEPENDENT / max(1.0, pooled.n_eff) - 1.0
+    more = max(n, int(np.ceil(1.2 * n * missing)))
+    return f"vmcjob resume {names} --more-steps {more} goes on"
+
+
+def _mha(energy: float) -> str:
+    mha = 1e3 * energy
+    return f"{mha:.0f} mHa" if abs(mha) >= 10.0 else f"{mha:.2g} mHa"
