@@ -2,6 +2,7 @@
 
 import pytest
 
+from vmcjob.errors import SpecError
 from vmcjob.spec import JobSpec, parse_spec, science_sha256
 
 HYDROGEN = 'atoms = [["H", 0, 0, 0], ["H", 0, 0, 4]]'
@@ -34,3 +35,14 @@ def test_only_closed_shells_have_partners(system: str, pretrain: str, wanted: st
     if wanted == "stable" and "method" not in pretrain:
         named = spec_of(system, f'{pretrain}\nmethod = "stable"')
         assert science_sha256(named) == science_sha256(spec)
+
+
+def test_only_as_many_electrons_of_either_spin_can_be_exchanged() -> None:
+    """With unequal numbers no electron would be there to take the other spin's place."""
+    text = f'name = "x"\n[system]\n{LITHIUM}\n[ansatz]\nspin_symmetric = true\n'
+    with pytest.raises(SpecError) as caught:
+        parse_spec(text, "job.toml")
+    message = (
+        "job.toml:5:18: ansatz.spin_symmetric: both spins can be exchanged only where spin = 0"
+    )
+    assert message in str(caught.value)

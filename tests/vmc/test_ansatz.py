@@ -11,7 +11,7 @@ import pytest
 
 from tests.ansatze import ANSATZE
 from tests.wavefunctions import Clamped, make_local_energy
-from vmcjob.vmc.ansatz import make_psi
+from vmcjob.vmc.ansatz import WaveFunction, make_psi
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.ansatz.envelopes import log_slater_exponents, shell
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow
@@ -83,6 +83,29 @@ def test_the_phase_is_the_sign_of_the_wave_function(name, full) -> None:
     nuclei = nuclei_of(CARBON_LIKE)
     found = jax.jit(partial(ratio, make_psi(net.net)))(params, swapped, r, nuclei)
     np.testing.assert_allclose(found, -1.0, rtol=1e-10)
+
+
+@pytest.mark.slow
+@every_ansatz
+def test_with_both_spins_exchanged_psi_is_symmetric_in_them(name) -> None:
+    """A singlet, sign and all, which is no more than the sum of two values of the plain function.
+
+    Catches a Jastrow factor that knows the spins apart, and a sum of moduli.
+    """
+    system = System(CARBON_LIKE.nuclei, CARBON_LIKE.charges, 2, 2)
+    plain, _, _, params, r = make(name, True, system)
+    assert isinstance(plain.net, WaveFunction)
+    both = Clamped(plain.net.clone(exchanged=True), system)
+    swapped = r[jnp.array([2, 3, 0, 1])]
+    here, there = both.psi(params, r), both.psi(params, swapped)
+    assert here.phase == there.phase
+    np.testing.assert_allclose(here.log_abs, there.log_abs, rtol=1e-11)
+    terms = [plain.psi(params, each) for each in (r, swapped)]
+    wanted = sum(float(term.phase * jnp.exp(term.log_abs)) for term in terms)
+    np.testing.assert_allclose(here.phase * jnp.exp(here.log_abs), wanted, rtol=1e-10)
+    permuted = both.psi(params, r[jnp.array([1, 0, 2, 3])])
+    assert permuted.phase == -here.phase
+    np.testing.assert_allclose(permuted.log_abs, here.log_abs, rtol=1e-11)
 
 
 @every_ansatz

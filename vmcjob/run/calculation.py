@@ -194,8 +194,10 @@ def make_ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
                 full_determinants=options.full_determinants,
                 functions=options.functions,
             )
-            return WaveFunction(orbitals, ThreeBodyJastrow(system.n_up, options.jastrow_order))
-    return WaveFunction(orbitals, CuspJastrow(system.n_up) if options.jastrow else None)
+            jastrow = ThreeBodyJastrow(system.n_up, options.jastrow_order)
+            return WaveFunction(orbitals, jastrow, options.spin_symmetric)
+    jastrow = CuspJastrow(system.n_up) if options.jastrow else None
+    return WaveFunction(orbitals, jastrow, options.spin_symmetric)
 
 
 def average_from(spec: jobspec.JobSpec) -> int | None:

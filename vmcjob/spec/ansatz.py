@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal, TypeAlias
 
-from vmcjob.document import between
+from vmcjob.document import Before, between
 
 MAX_FEATURES: Final = 10_000
 """Of whatever a network has many of; its matrices have as many rows and columns."""
@@ -14,6 +14,11 @@ FullDeterminants = Annotated[
     bool, "whether a determinant holds all electrons, or those of one spin"
 ]
 Layers = Annotated[int, between(1, 1000), "layers of the network"]
+SpinSymmetric = Annotated[
+    bool,
+    "whether the function with both spins exchanged is added: even total spins, twice the cost",
+    Before(False),
+]
 Jastrow = Annotated[bool, "whether a factor sees to the electron-electron cusps"]
 
 
@@ -24,6 +29,7 @@ class FermiNet:
     kind: Annotated[Literal["ferminet"], "streams of electrons and of pairs"] = "ferminet"
     determinants: Determinants = 4
     full_determinants: FullDeterminants = True
+    spin_symmetric: SpinSymmetric = False
     layers: Layers = 2
     one_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of an electron"] = 32
     two_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of a pair"] = 8
@@ -37,6 +43,7 @@ class Psiformer:
     kind: Annotated[Literal["psiformer"], "self-attention among electrons"] = "psiformer"
     determinants: Determinants = 4
     full_determinants: FullDeterminants = True
+    spin_symmetric: SpinSymmetric = False
     layers: Layers = 2
     heads: Annotated[int, between(1, 1000), "heads of attention in each layer"] = 4
     head_width: Annotated[int, between(1, MAX_FEATURES), "features of an electron per head"] = 8
@@ -54,6 +61,7 @@ class SlaterJastrow:
     )
     determinants: Determinants = 1
     full_determinants: FullDeterminants = False
+    spin_symmetric: SpinSymmetric = False
     functions: Annotated[int, between(1, 10), "exponents of each atomic subshell"] = 2
     jastrow_order: Annotated[
         int, between(1, 10), "highest power of a scaled distance; 1: the cusps alone"

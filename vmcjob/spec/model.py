@@ -194,6 +194,9 @@ class JobSpec:
                 advice = f"use {enumerate_words(others, 'or')}"
             message = f"{self.pretrain.basis} has no functions for {elements}; {advice}"
             yield Clash(("pretrain", "system"), message, ("basis",))
+        if self.ansatz.spin_symmetric and self.system.spin:
+            message = f"both spins can be exchanged only where spin = 0, got {self.system.spin}"
+            yield Clash(("ansatz", "system"), message, ("spin_symmetric",))
         yield from self._active_space_clashes()
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"

@@ -22,8 +22,17 @@ def sum_of_determinants(stacks: Stacks) -> Psi:
     The largest product is factored out of the sum, so that no determinant underflows or overflows.
     """
     parts = [fwdlap.kept(fwdlap.slogdet(stack)) for stack in stacks]
-    sign = math.prod(part[0] for part in parts)
-    log_abs = sum(part[1] for part in parts)
+    return _sum(math.prod(part[0] for part in parts), sum(part[1] for part in parts))
+
+
+def sum_of_two(first: Psi, second: Psi) -> Psi:
+    """ψ + ψ′ of one walker."""
+    terms = [jnp.stack(pair) for pair in zip(first, second, strict=True)]
+    return _sum(*terms)
+
+
+def _sum(sign: Float[Array, " term"], log_abs: Float[Array, " term"]) -> Psi:
+    """The sum of numbers that are given by their signs and logarithms."""
     largest = jnp.max(log_abs)
     largest = jnp.where(jnp.isfinite(largest), largest, 0.0)  # −∞ − (−∞) would be NaN
     total = jnp.sum(sign * jnp.exp(log_abs - largest))
