@@ -37,6 +37,13 @@ def test_only_closed_shells_have_partners(system: str, pretrain: str, wanted: st
         assert science_sha256(named) == science_sha256(spec)
 
 
+def test_kfac_is_not_given_a_function_without_layers() -> None:
+    """It would go on with diagonals in place of Kronecker factors, and say so nowhere."""
+    rest = '[ansatz]\nspin_symmetric = true\n[optimizer]\nkind = "kfac"'
+    with pytest.raises(SpecError, match=r"spin_symmetric: kfac .*; use spring"):
+        spec_of(HYDRIDE, rest=rest)
+
+
 def test_only_as_many_electrons_of_either_spin_can_be_exchanged() -> None:
     """With unequal numbers no electron would be there to take the other spin's place."""
     text = f'name = "x"\n[system]\n{LITHIUM}\n[ansatz]\nspin_symmetric = true\n'

@@ -197,6 +197,10 @@ class JobSpec:
         if self.ansatz.spin_symmetric and self.system.spin:
             message = f"both spins can be exchanged only where spin = 0, got {self.system.spin}"
             yield Clash(("ansatz", "system"), message, ("spin_symmetric",))
+        if self.ansatz.spin_symmetric and self.optimizer.kind == "kfac":
+            # kfac-jax finds no dense layer that is used twice, and falls back to diagonals.
+            message = "kfac knows no layers of a function that is used twice; use spring"
+            yield Clash(("ansatz", "optimizer"), message, ("spin_symmetric",))
         yield from self._active_space_clashes()
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"
