@@ -185,6 +185,21 @@ def test_accounting_is_asked_once_for_what_the_queue_has_forgotten(programs, tmp
     assert len(programs.calls("sacct")) == 1
 
 
+def test_a_job_of_another_cluster_is_not_over_because_this_one_does_not_know_it(programs, tmp_path):
+    """Clusters share home directories: typed on the wrong host, `submit` would add a second job."""
+    programs.make("squeue", code=1, error="slurm_load_jobs error: Invalid job id specified\n")
+    programs.make("scontrol", "ClusterName             = cm2\n")
+    run = submitted(tmp_path, 0, cluster="cm4")
+    row = examine(run, scheduler.look([run]))
+    words = "job 22_0 is one of cluster cm4, and this host asks cm2; ask on a host of the former"
+    assert (row.state, row.message) == (State.NOT_KNOWN, words)
+    (done,) = scheduler.cancel([run])  # there is no scancel: this cluster's 22_0 is another job
+    assert (done.error, done.result) == (None, f"counts as cancelled; {words} to end it")
+    assert examine(run, scheduler.look([run])).state is State.CANCELLED
+    ours = submitted(tmp_path, 1, cluster="cm2")
+    assert scheduler.look([ours])[ours.path].stage is Stage.ENDED
+
+
 @pytest.mark.parametrize("has_sacct", [False, True])
 def test_without_accounting_what_is_forgotten_has_ended(programs, tmp_path, has_sacct):
     programs.make("squeue")

@@ -61,6 +61,7 @@ class Stage(StrEnum):
     WAITING = "waiting"
     ACTIVE = "active"
     ENDED = "ended"
+    UNKNOWN = "unknown"  # it is another batch system's, which was not asked
 
 
 @dataclass(frozen=True)
@@ -155,13 +156,17 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
 
 
 def _is_disputed(seen: Observation, submission: Submission) -> bool:
-    """Whether the queue has forgotten the job of a worker that was heard of on another host.
+    """Whether nobody knows whether the run's job lives.
 
-    Nobody knows then whether the worker lives, until it has been silent for long.
+    Another cluster has it, or the queue has forgotten it and its worker was heard of on another
+    host. A worker that has been silent for long is taken for dead then.
     """
-    is_forgotten = seen.job is not None and seen.job.is_forgotten
-    is_heard = seen.is_worker_alive and seen.outcome is None
-    return is_forgotten and is_heard and submission.cancelled_at is None
+    job, outcome = seen.job, seen.outcome
+    if job is None or submission.cancelled_at is not None:
+        return False
+    if job.stage is Stage.UNKNOWN:
+        return outcome is None or _is_resumable(outcome) or not submission.has_come_to(outcome)
+    return job.is_forgotten and seen.is_worker_alive and outcome is None
 
 
 def _judge_without_job(seen: Observation, submission: Submission) -> State | None:

@@ -215,6 +215,8 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     if state is State.DEAD:
         return (job.words if job else "") or _explain_death(run, seen)
     if state is State.NOT_KNOWN:
+        if job is not None and job.stage is Stage.UNKNOWN:
+            return job.words
         return DISPUTED.format(silence_s(seen), STALE_S)
     if state is State.RUNNING:
         return SILENT if _is_silent(seen) else _forecast(seen.heartbeat)

@@ -26,9 +26,9 @@ def accounted(cluster) -> Iterator[None]:
     cluster.up()
 
 
-def submit(room: Room, seeds: int, *options: str) -> list[RunDir]:
+def submit(room: Room, seeds: int, *options: str, evaluate: int = 40_000) -> list[RunDir]:
     """Runs of one array, by their index in it; those that were submitted before are left out."""
-    spec = room.spec(seeds=seeds, train=5, evaluate=40_000)
+    spec = room.spec(seeds=seeds, train=5, evaluate=evaluate)
     done = json.loads(room.run("submit", "--json", *options, spec))
     return [RunDir(Path(item["run_dir"])) for item in done["submitted"]]
 
@@ -95,7 +95,8 @@ def test_an_array_seen_from_a_login_host_is_never_doubled(room):
     room = replace(room, is_elsewhere=True)
     room.cluster.linger(8)
     try:
-        runs = submit(room, 4, "-p", "unlisted", "--mem=500M", "--max-parallel=2", "-t", "0:10:00")
+        options = ("-p", "unlisted", "--mem=500M", "--max-parallel=2", "-t", "0:10:00")
+        runs = submit(room, 4, *options, evaluate=10_000_000)
         ids = [job_id(run) for run in runs]
         array = ids[0].partition("_")[0]
         room.cluster.call("scontrol", "update", f"JobId={array}", "JobName=renamed")

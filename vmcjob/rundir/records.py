@@ -90,6 +90,7 @@ class Submission:
     place: int | None = None  # index among the runs that share this job
     waits_for: Mapping[str, Any] | None = None  # RESULTS or END of other runs, by their ids
     memory_mb: int | None = None  # per node, if the job asks for more than its script
+    cluster: str | None = None  # name of the cluster that has the job
 
     @property
     def is_job(self) -> bool:

@@ -42,6 +42,8 @@ def cancel_jobs(runs: Sequence[RunDir], end: Callable[[Sequence[str]], Ending]) 
             done[run] = not_active(run, examine(run, seen).state)
         elif job_id is None:
             done[run] = _end_orphan(run)
+        elif (job := seen.get(run.path)) is not None and job.stage is Stage.UNKNOWN:
+            done[run] = Cancelled(run, True, f"counts as cancelled; {job.words} to end it")
         else:
             marked[run] = job_id, before
     done |= _end_marked(marked, seen, end)

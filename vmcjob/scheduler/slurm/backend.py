@@ -19,6 +19,7 @@ from vmcjob.scheduler.contract import Answer, SubmissionOptions
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.scheduler.slurm import commands, jobfiles, queue
 from vmcjob.scheduler.slurm.arrays import Array, form_arrays, options_of
+from vmcjob.scheduler.slurm.inquiry import ask_for_cluster
 from vmcjob.scheduler.slurm.patience import Patience, may_pass
 from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
 from vmcjob.scheduler.slurm.scancel import scancel
@@ -111,9 +112,11 @@ class SlurmHandover:
     def __init__(self, array: Array, now: float) -> None:
         self._array = array
         self._is_sent = False
+        cluster = ask_for_cluster()
         self.records = {
             run: Submission(
                 scheduler=jobfiles.NAME,
+                cluster=cluster,
                 job_id=None,
                 submitted_at=now,
                 job_name=array.job_name,

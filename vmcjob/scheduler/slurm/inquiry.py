@@ -12,6 +12,7 @@ MAX_ARGUMENT = 100_000  # bytes; Linux refuses a single argument of more than 13
 MAX_SKEW_S = 3600.0  # between the clocks of this host and the accounting's
 INVALID = "Invalid job id"
 """The words of squeue for a single job that the controller does not know."""
+_CLUSTER = re.compile(r"^ClusterName\s*=\s*(\S+)", re.MULTILINE)
 # Jobs of hidden partitions, too, and jobs that ended a moment ago.
 _SQUEUE = ("squeue", "--noheader", "--all", "--array", "--states=all")
 
@@ -76,6 +77,15 @@ def _ask_by_number(numbers: Sequence[str], form: str, n_columns: int) -> list[li
     middle = len(numbers) // 2
     halves = numbers[:middle], numbers[middle:]
     return [found for half in halves for found in _ask_by_number(half, form, n_columns)]
+
+
+def ask_for_cluster() -> str | None:
+    """The name of the cluster that answers; None if it does not say."""
+    try:
+        found = _CLUSTER.search(commands.call("scontrol", "show", "config"))
+    except SchedulerError:
+        return None
+    return found[1] if found else None
 
 
 def ask_accounting(which: str, since: float) -> list[Line]:

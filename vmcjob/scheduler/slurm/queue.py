@@ -48,6 +48,7 @@ REASONS: Mapping[str, str] = {
     "Licenses": "waits for a licence",
     "launch failed requeued held": "could not be launched and is held; ask an administrator",
 }
+OF_ANOTHER = "job {} is one of cluster {}, and this host asks {}; ask on a host of the former"
 NO_TRACE = (
     "SLURM has forgotten its job, which left no trace: it was taken out of the queue, or could not "
     "start; vmcjob resume goes on"
@@ -80,6 +81,7 @@ def look(asked: Mapping[RunDir, Submission]) -> Queue:
     states = {
         run: _state_of(line, _comes_back(run, asked[run], line)) for run, line in lines.items()
     }
+    states |= _others_jobs({run: s for run, s in asked.items() if run not in states})
     lost = {run: s for run, s in asked.items() if run not in states and run.read_end(s) is None}
     ends = _ask_accounting(lost)
     hidden = _hidden(run for run in lost if run not in ends)
@@ -98,6 +100,19 @@ def _ask_queue(asked: Mapping[RunDir, Submission]) -> dict[RunDir, Line]:
     lines = _without_strangers(asked, lines)
     names = {s.job_name for s in asked.values() if s.job_id is None and s.job_name}
     return lines | (_assign_by_name(asked, inquiry.ask_queue_for_names(names)) if names else {})
+
+
+def _others_jobs(missing: Mapping[RunDir, Submission]) -> dict[RunDir, JobState]:
+    """The jobs that squeue does not know because they are jobs of another cluster.
+
+    Clusters may share home directories, and with them runs.
+    """
+    ours = inquiry.ask_for_cluster() if any(s.cluster for s in missing.values()) else None
+    return {
+        run: JobState(Stage.UNKNOWN, s.job_id, OF_ANOTHER.format(s.job_id, s.cluster, ours))
+        for run, s in missing.items()
+        if ours and s.job_id and s.cluster and s.cluster != ours
+    }
 
 
 def _ask_accounting(lost: Mapping[RunDir, Submission]) -> dict[RunDir, Line]:
