@@ -62,7 +62,7 @@ def assert_self_contained(text: str) -> Page:
 
 def make_content(**changes: Any) -> Content:
     """A page with nothing on it but the changes."""
-    nothing = {"energies": EMPTY, "sums": EMPTY, "curves": [], "details": EMPTY}
+    nothing: dict[str, Any] = {"energies": EMPTY, "sums": EMPTY, "curves": [], "details": EMPTY}
     nothing |= {"observables": EMPTY, "title": "", "facts": {}, "notes": []}
     return Content(**(nothing | {"explanations": {}, "runs": []} | changes))
 
