@@ -54,7 +54,7 @@ def report(
     sums: Sums = None,
     unbalanced: Unbalanced = False,
 ) -> None:
-    """Write one page with energies, sums, curves, pictures, specs and provenance.
+    """Write one page with energies, curves, pictures and specs.
 
     The page says how every number came about, needs no network and prints well; a sweep over one
     key has its curve. Ends with exit code 3 when a run had to be left out or an energy is not
