@@ -100,6 +100,6 @@ def test_a_report_has_them_pooled_and_of_each_run(measured: Shell) -> None:
     done = measured.run("report", "-o", "report.html")
     text = (measured.cwd / "report.html").read_text()
     assert "<h2>Observables</h2>" in text, done.stderr
-    assert "<td>v_nn</td><td>0.000000(0)</td>" in text
+    assert '<td data-title="observable">v_nn</td><td data-title="value">0.000000(0)</td>' in text
     assert text.count("electrons by z") == 2
     assert text.count("<figure>") == 4

@@ -51,7 +51,7 @@ def prune(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove old logs, records of jobs, and results put aside by `rerun`.
+    """Remove old logs, records of jobs, and what `rerun` put aside.
 
     Logs are those of finished runs; jobs are those that no unfinished run needs. Other results
     stay, unless --state names the runs' state. Live runs and archives are never touched. With
