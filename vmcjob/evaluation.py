@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vmcjob.errors import StoreError
+from vmcjob.evidence import read_walkers
 from vmcjob.extrapolation import Extrapolation, share_slope
 from vmcjob.judgement import About, Judgement, judge
 from vmcjob.parallel import ALONE_S, Killed, compute
@@ -139,7 +140,9 @@ def evaluate(run: RunResult) -> Evaluated:
     hartree_fock = start.attributes["energy"] if start else None
     basis = start.attributes.get("basis") if start else None
     provenance = store.attrs["provenance"]
-    judgement = judge(train, series, result, About(hartree_fock, run.n_walkers, run.spins))
+    walkers = read_walkers(store.attrs.get(peek.WALKERS))
+    about = About(hartree_fock, run.n_walkers, run.spins, walkers)
+    judgement = judge(train, series, result, about)
     return Evaluated(
         run=run,
         energy=result,

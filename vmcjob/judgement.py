@@ -7,7 +7,7 @@ import numpy as np
 
 from vmcjob.extrapolation import Extrapolation, Point, extrapolate
 from vmcjob.spin import NOT_MEASURED, Spin, Spins, judge_spin
-from vmcjob.stats import MIN_INDEPENDENT, Estimate, standard_error
+from vmcjob.stats import MIN_INDEPENDENT, Estimate, Walkers, standard_error
 from vmcjob.verdict import CERTAIN, MAX_FALL, Series, Trend, findings, last_fall, trend
 
 VERDICTS = CONVERGED, UNSETTLED, NOT_YET, SUSPECT = "converged", "unsettled", "not yet", "suspect"
@@ -36,6 +36,7 @@ class About(NamedTuple):
     hartree_fock: float | None = None  # hartree
     n_walkers: int | None = None
     spins: Spins | None = None
+    walkers: Walkers | None = None  # compared with each other; None of an earlier release
 
 
 class Judgement(NamedTuple):
@@ -57,7 +58,8 @@ def judge(train: Series, evaluate: Series, energy: Estimate, about: About) -> Ju
     A store of an earlier release has no column "s2": its training is not judged any stricter than
     it was then, so that its verdict stays.
     """
-    found = findings(train, evaluate, energy, about.hartree_fock, about.n_walkers)
+    given = about.hartree_fock, about.n_walkers, about.walkers
+    found = findings(train, evaluate, energy, *given)
     spin = judge_spin(evaluate.get("s2"), about.spins)
     end = end_of(evaluate, energy)
     line = extrapolate(train["energy"], train["variance"], end)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.evidence import above_best_stretch
-from vmcjob.stats import Estimate, standard_error
+from vmcjob.evidence import above_best_stretch, against_walkers
+from vmcjob.stats import Estimate, Walkers, standard_error
 
 CERTAIN = 3.0
 """Standard errors beyond which a difference is one."""
@@ -46,6 +46,7 @@ def findings(
     energy: Estimate,
     hartree_fock: float | None,
     n_walkers: int | None = None,
+    walkers: Walkers | None = None,
 ) -> tuple[str, ...]:
     """Sentences about what is wrong with an evaluated state; none where nothing is.
 
@@ -54,13 +55,14 @@ def findings(
         energy: of the evaluation.
         hartree_fock: an energy that any trained state should be below, hartree.
         n_walkers: behind each step, if that is known.
+        walkers: compared with each other over the evaluation; None in earlier releases' runs.
     """
     if not all(np.isfinite(train[name]).all() for name in ("energy", "variance")):
         return ("its training has numbers that are not finite",)
     if min(np.min(series["variance"], initial=0.0) for series in (train, evaluate)) < 0.0:
         return ("it has a variance below zero",)
     found = [*_outliers(evaluate["energy"], energy.error), *_stuck(evaluate, n_walkers)]
-    found += _old(evaluate)
+    found += [*_old(evaluate), *against_walkers(walkers, energy)]
     if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
         found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
     if (n_train := len(train["energy"])) >= 2 * MIN_TAIL:

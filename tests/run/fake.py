@@ -24,6 +24,7 @@ from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.spec import JobSpec
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, Trust, UpdateInfo
+from vmcjob.vmc.energy import TALLY_BOUND
 from vmcjob.vmc.hartree_fock import HartreeFock
 from vmcjob.vmc.loop import Index, Step
 from vmcjob.vmc.phases import Calculation, Phase
@@ -71,7 +72,9 @@ class HarmonicWell:
             new, info = work(moved, acceptance, int(index), kind)
             alike = new.params, new.optimizer, new.chain.width, new.average, info
             params, memory, width, average, info = devices.replicate(alike)
-            chain = ChainState(_shard(new.chain.r), width, _shard(new.chain.age))
+            of_walkers = (_shard(x) for x in (new.chain.r, new.chain.age, new.chain.tally))
+            r, age, tally = of_walkers
+            chain = ChainState(r, width, age, tally)
             return LoopState(params, memory, chain, average), info
 
         return step
@@ -94,7 +97,7 @@ class HarmonicWell:
             accepted.append(is_accepted)
         r: Number = np.stack(moved)
         ages: Number = np.where(accepted, 0, age + 1).astype(age.dtype)
-        chain = ChainState(r, width, ages)
+        chain = ChainState(r, width, ages, state.chain.tally)
         return LoopState(params, memory, chain, average), _mean(np.mean(accepted, axis=1))
 
     def _measure(self, state: LoopState) -> tuple[np.ndarray, Number, Number]:
@@ -114,7 +117,12 @@ class HarmonicWell:
     def _evaluate(
         self, state: LoopState, acceptance: Number, index: int, kind: Stream
     ) -> tuple[LoopState, StepInfo]:
-        _, energy, variance = self._measure(state)
+        e_loc, energy, variance = self._measure(state)
+        away, before = np.asarray(e_loc - energy), np.asarray(state.chain.tally)
+        limit = TALLY_BOUND * _mean(np.abs(away))
+        row = np.stack([np.ones_like(away), away, np.clip(away, -limit, limit)], axis=-1)
+        tally: Number = ((before if index else 0.0 * before) + row).astype(before.dtype)
+        state = state._replace(chain=state.chain._replace(tally=tally))
         is_finite = _is_finite(energy, variance, state.params["a"])
         info = StepInfo(energy, variance, acceptance, state.chain.width, None, is_finite)
         return state, info._replace(max_age=_oldest(state))
@@ -177,8 +185,9 @@ class WellCalculation:
         width: Number = np.float64(sampler.width)
         shape = (sampler.walkers, self.spec.system.n_electrons, 3)
         r = random.normal(size=shape).astype(self.spec.numerics.dtype)
-        ages = devices.shard(np.zeros(len(r), np.int32))
-        chain = ChainState(devices.shard(r), devices.replicate(width), ages)
+        age, tally = np.zeros(len(r), np.int32), np.zeros((len(r), 3), r.dtype)
+        of_walkers = devices.shard(age), devices.shard(tally)
+        chain = ChainState(devices.shard(r), devices.replicate(width), *of_walkers)
         params = devices.replicate({"a": np.float64(0.5)})
         average = None if average_from(self.spec) is None else {"a": np.float64(0.5)}
         return self.after_pretraining(LoopState(params, None, chain, devices.replicate(average)))

@@ -30,7 +30,7 @@ from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Heartbeat, Outcome, Phase, Process, RunDir
 from vmcjob.status import examine
-from vmcjob.store import RunStore
+from vmcjob.store import RunStore, peek
 from vmcjob.usage import work
 
 BEFORE_STEPS = (Phase.STARTING, Phase.COMPILING)
@@ -68,8 +68,9 @@ def test_a_finished_run_says_so(undisturbed: RunDir) -> None:
     assert heartbeat is not None
     assert outcome.outcome is Outcome.FINISHED
     assert (heartbeat.phase, heartbeat.step, heartbeat.n_steps) == ("done", 60, 60)
-    mean = RunStore.open(undisturbed.store_path).series("evaluate")["energy"].mean()
-    assert heartbeat.energy == pytest.approx(mean)
+    store = RunStore.open(undisturbed.store_path)
+    assert heartbeat.energy == pytest.approx(store.series("evaluate")["energy"].mean())
+    assert store.attrs[peek.WALKERS]["steps"] == 60
     assert [attempt["event"] for attempt in undisturbed.read_attempts()] == ["start", "end"]
 
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from vmcjob.vmc import devices
-from vmcjob.vmc.energy import Clipping, centred, moments
+from vmcjob.vmc.energy import TALLY_BOUND, Clipping, centred, count, moments
 
 E_LOC = np.array([-1.0, -1.1, -0.9, -1.05, -0.95, -1.0, 60.0, -1.0], np.float32)
 
@@ -28,6 +28,21 @@ def test_the_variance_of_a_good_wave_function_keeps_its_digits() -> None:
     e_loc = (-100 + 1e-3 * np.random.default_rng(0).standard_normal(4096)).astype(np.float32)
     _, variance = on_devices(moments, e_loc)
     np.testing.assert_allclose(variance, e_loc.astype(np.float64).var(), rtol=1e-2)
+
+
+def test_a_tally_holds_single_steps_within_bounds_and_begins_anew() -> None:
+    """The walker at 60 hartree is 61 above the rest, and counts with five mean deviations."""
+
+    def two_steps(e_loc: jax.Array) -> jax.Array:
+        left = jnp.full((len(e_loc), 3), 7.0)  # by the comparison, which is no part of the sums
+        return count(count(left, e_loc, jnp.asarray(True)), e_loc, jnp.asarray(False))
+
+    tally = on_devices(two_steps, E_LOC)
+    away = E_LOC - E_LOC.mean()
+    limit = TALLY_BOUND * np.abs(away).mean()
+    expected = np.stack([np.ones(len(away)), away, np.clip(away, -limit, limit)], axis=-1)
+    n_own = len(tally)
+    np.testing.assert_allclose(tally, 2.0 * expected[:n_own], rtol=1e-5)
 
 
 def test_clipping_holds_outliers_and_counts_them() -> None:

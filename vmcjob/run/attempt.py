@@ -5,6 +5,7 @@ import math
 from functools import partial
 
 from vmcjob.errors import RunDirError, UsageError
+from vmcjob.evidence import read_walkers
 from vmcjob.judgement import CONVERGED, About, explain, judge, verdict_of
 from vmcjob.observables import columns_of
 from vmcjob.rank import Rank
@@ -14,16 +15,17 @@ from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.progress import steps_of
-from vmcjob.run.replica import open_shared
+from vmcjob.run.replica import Replica, open_shared
 from vmcjob.run.start import LateHartreeFock, read_start, recorded_start, solve_start
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.surroundings import device_names, provenance
 from vmcjob.run.worker import Worker
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256
-from vmcjob.stats import estimate
+from vmcjob.stats import compare_walkers, estimate
 from vmcjob.store import Checkpoint, Layout, RunStore, peek
-from vmcjob.vmc import ranks
+from vmcjob.vmc import devices, ranks
+from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.phases import Phase as PhaseOfRun
 
 log = logging.getLogger("vmcjob")
@@ -61,6 +63,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
         log.warning(worker.warning)
     log.info("%s on %s, from %s", run_dir.path.name, device_names(), worker.standing)
     found = worker.run()
+    _record_walkers(store, worker.position.state)
     late.solve()  # if an attempt died before it could
     said = [] if found is None else [str(found)]
     if isinstance(store, RunStore) and (words := _verdict(store, spec, run_dir.path.name)):
@@ -85,11 +88,24 @@ def _verdict(store: RunStore, spec: JobSpec, run_id: str) -> str:
     start = store.hartree_fock()
     hartree_fock = start.attributes["energy"] if start else None
     spins = spec.system.n_up, spec.system.n_down
-    judged = [judge(train, evaluate, energy, About(hartree_fock, spec.sampler.walkers, spins))]
+    walkers = read_walkers(store.attrs.get(peek.WALKERS))
+    about = About(hartree_fock, spec.sampler.walkers, spins, walkers)
+    judged = [judge(train, evaluate, energy, about)]
     verdict = verdict_of(energy, judged)
     if verdict == CONVERGED:
         return ""
     return f"{verdict}: {explain(energy, judged, [spec.seed], [run_id])}"
+
+
+def _record_walkers(store: RunStore | Replica, state: LoopState) -> None:
+    """Keep how walkers differed over the evaluation; all ranks take part."""
+    if state.chain.tally is None:
+        return
+    found = compare_walkers(devices.gather(state.chain.tally))
+    if not found or not isinstance(store, RunStore):
+        return
+    if store.attrs.get(peek.WALKERS) != found._asdict():  # a finished run stays as it is
+        store.record(peek.WALKERS, found._asdict())
 
 
 def read_own_spec(run_dir: RunDir) -> JobSpec:

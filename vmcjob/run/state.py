@@ -14,6 +14,7 @@ from vmcjob.vmc.contracts import ChainState, LoopState, Params
 
 WALKERS = "walkers"
 AGES = "ages"
+TALLY = "tally"
 
 
 @dataclass
@@ -32,7 +33,8 @@ def to_arrays(state: LoopState) -> dict[str, np.ndarray]:
     """
     leaves, _ = tree_flatten_with_path(devices.unreplicate(_without_walkers(state)))
     arrays = {keystr(path, simple=True, separator="/"): leaf for path, leaf in leaves}
-    of_walkers = {WALKERS: state.chain.r, AGES: state.chain.age}
+    chain = state.chain
+    of_walkers = {WALKERS: chain.r, AGES: chain.age, TALLY: chain.tally}
     return arrays | {name: devices.gather(x) for name, x in of_walkers.items() if x is not None}
 
 
@@ -51,9 +53,11 @@ def from_arrays(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
         _checked(arrays, keystr(path, simple=True, separator="/"), leaf) for path, leaf in leaves
     ]
     state = devices.replicate(jax.tree.unflatten(structure, restored))
-    chain = state.chain._replace(r=devices.shard(arrays[WALKERS]), age=like.chain.age)
+    chain = like.chain._replace(r=devices.shard(arrays[WALKERS]), width=state.chain.width)
     if AGES in arrays:  # checkpoints of earlier releases have none
         chain = chain._replace(age=devices.shard(arrays[AGES]))
+    if TALLY in arrays:
+        chain = chain._replace(tally=devices.shard(arrays[TALLY]))
     return state._replace(chain=chain)
 
 
@@ -75,7 +79,7 @@ def take_over(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
         found, wanted = r.shape[1], like.chain.r.shape[2]
         raise StoreError(f"train.start_from: a run of {found} electrons, and this one has {wanted}")
     r = devices.shard(r[np.arange(n_walkers) % len(r)])
-    chain = state.chain._replace(r=r, age=like.chain.age)
+    chain = like.chain._replace(r=r, width=state.chain.width)
     return like._replace(params=state.params, chain=chain)
 
 
@@ -94,7 +98,7 @@ def params_from(arrays: Mapping[str, np.ndarray], like: Params) -> Params:
 
 def _without_walkers(state: LoopState) -> LoopState:
     # None is a subtree without leaves: only what all devices hold alike remains.
-    return state._replace(chain=state.chain._replace(r=None, age=None))
+    return state._replace(chain=state.chain._replace(r=None, age=None, tally=None))
 
 
 def _checked(arrays: Mapping[str, np.ndarray], name: str, like: np.ndarray) -> np.ndarray:

@@ -15,12 +15,15 @@ from vmcjob.stats.mean import (
     standard_errors,
 )
 from vmcjob.stats.pooling import pool, scatter
+from vmcjob.stats.walkers import Walkers, compare_walkers
 
 __all__ = [
     "MIN_INDEPENDENT",
     "Estimate",
+    "Walkers",
     "blocking_curve",
     "candidate_errors",
+    "compare_walkers",
     "estimate",
     "estimate_function",
     "normalized_autocorrelation",

@@ -17,6 +17,8 @@ TARGET = "target"
 """Attribute: how an evaluation with a target error ended."""
 LEVEL = "level"
 """Attribute: how a training with `until = "level"` ended."""
+WALKERS = "walkers_compared"
+"""Attribute: how walkers differed over an evaluation."""
 CURE = "restore them from a copy, or begin the run anew with vmcjob rerun"
 
 

@@ -45,6 +45,7 @@ class ChainState(NamedTuple):
     r: Float[Array, "walker elec 3"]
     width: Float[Array, ""]  # standard deviation of a move, bohr
     age: Int[Array, " walker"] | None = None  # moves refused in a row, if they are counted
+    tally: Float[Array, "walker 3"] | None = None  # of its energies, see `energy.count`
 
 
 class LoopState(NamedTuple):

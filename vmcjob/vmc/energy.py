@@ -1,7 +1,7 @@
 """Local energies of a batch, their moments, clipping and centring."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
 import jax.numpy as jnp
 from jax import Array
@@ -12,6 +12,9 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LocalEnergies, Nuclei, Params, SignedWaveFunction
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.streams import Share, walker_key
+
+TALLY_BOUND: Final = 5.0
+"""In mean absolute deviations: one step near a node shall not set a walker apart."""
 
 
 class EnergyMoments(NamedTuple):
@@ -53,6 +56,20 @@ def moments(e_loc: Float[Array, " walker"]) -> EnergyMoments:
     """
     energy = devices.mean(jnp.mean(e_loc))
     return EnergyMoments(energy, devices.mean(jnp.mean((e_loc - energy) ** 2)))
+
+
+def count(
+    tally: Float[Array, "walker 3"], e_loc: Float[Array, " walker"], is_first: Array
+) -> Float[Array, "walker 3"]:
+    """The tally of an evaluation after one more step; inside pmap.
+
+    For each walker: the steps, the sum of its local energy less the mean over all walkers, and the
+    same sum with every term held within `TALLY_BOUND` mean absolute deviations. Hartree.
+    """
+    away = e_loc - devices.mean(jnp.mean(e_loc))
+    limit = TALLY_BOUND * devices.mean(jnp.mean(jnp.abs(away)))
+    step = jnp.stack([jnp.ones_like(away), away, jnp.clip(away, -limit, limit)], axis=-1)
+    return jnp.where(is_first, 0.0, tally) + step
 
 
 @dataclass(frozen=True)

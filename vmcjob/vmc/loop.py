@@ -22,7 +22,7 @@ from vmcjob.vmc.contracts import (
     SignedWaveFunction,
     StepInfo,
 )
-from vmcjob.vmc.energy import make_local_energies, moments
+from vmcjob.vmc.energy import count, make_local_energies, moments
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
 from vmcjob.vmc.sampler import Moves, Sampled, sample, tune_width
@@ -208,6 +208,8 @@ class Vmc:
                 observed = devices.mean(own)
             else:
                 e_loc = energies(state.params, chain.r)
+            if chain.tally is not None:
+                chain = chain._replace(tally=count(chain.tally, e_loc, now.step == 0))
             new = state._replace(chain=chain)
             info = _report(new, e_loc, acceptance, chain.width)
             traits_of = TraitsOf(self.psi, nuclei, self.n_up, self.moves.number, self.chunk_divisor)

@@ -68,7 +68,8 @@ class Calculation:
         r = initial_positions(self.system, xi, arrangements=self.arrangements)
         memory = (self.pretraining or self.vmc.optimizer).init(params)
         width = devices.replicate(jnp.asarray(self.width, r.dtype))
-        chain = ChainState(devices.shard(r), width, devices.shard(np.zeros(len(r), np.int32)))
+        age, tally = np.zeros(len(r), np.int32), np.zeros((len(r), 3), r.dtype)
+        chain = ChainState(devices.shard(r), width, devices.shard(age), devices.shard(tally))
         average = params if self.vmc.average_from is not None else None
         return LoopState(
             devices.replicate(params), devices.replicate(memory), chain, devices.replicate(average)
@@ -84,8 +85,10 @@ class Calculation:
         r: Any = shape((n_own, *xi.shape[1:]), xi.dtype)
         width: Any = shape((), xi.dtype)
         age: Any = shape((n_own,), np.int32)
+        tally: Any = shape((n_own, 3), xi.dtype)
         average = params if self.vmc.average_from is not None else None
-        return devices.on_each(LoopState(params, memory, ChainState(r, width, age), average))
+        chain = ChainState(r, width, age, tally)
+        return devices.on_each(LoopState(params, memory, chain, average))
 
     def begun(self) -> tuple[Params, Array]:
         """What `begin` computes, by a program that is made once."""
