@@ -16,7 +16,6 @@ from vmcjob.vmc.hartree_fock import solve
 # What the phases are made of, and what is asked of Hartree–Fock, is read by the worker as it runs.
 READ_LATER = {
     "sampler.warmup",
-    "pretrain.active_space",
     "train.start_from",
     "train.until",
     "evaluate.steps",

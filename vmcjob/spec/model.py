@@ -29,7 +29,13 @@ from vmcjob.spec.basis import COVERED, covers, covers_all
 from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
-from vmcjob.spec.pretrain import DEFAULT_PRETRAIN, Pretrain, settled
+from vmcjob.spec.pretrain import (
+    BY_START,
+    DEFAULT_PRETRAIN,
+    PRETRAIN_STEPS,
+    Pretrain,
+    settled,
+)
 from vmcjob.spec.sampler import DEFAULT_SAMPLER, Sampler
 from vmcjob.spec.size import DEVICE_BYTES, format_bytes, measure
 from vmcjob.spec.system import System
@@ -165,8 +171,10 @@ class JobSpec:
 
     def __post_init__(self) -> None:
         """Settle what depends on other keys: whether to pretrain, in which basis, and so on."""
-        start = settled(self.pretrain, self.system, self.train.start_from is not None)
-        object.__setattr__(self, "pretrain", start)
+        start = self.pretrain
+        if start.steps == BY_START:
+            start = replace(start, steps=0 if self.train.start_from else PRETRAIN_STEPS)
+        object.__setattr__(self, "pretrain", settled(start, self.system))
         if self.train.follow_nuclei is None:
             train = replace(self.train, follow_nuclei=self.train.start_from is not None)
             object.__setattr__(self, "train", train)

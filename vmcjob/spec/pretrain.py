@@ -12,7 +12,7 @@ from vmcjob.spec.system import System
 PRETRAIN_STEPS: Final = 1000
 HALF_PROJECTED: Final = "half-projected"
 BY_START: Final = -1
-"""Means PRETRAIN_STEPS, or 0 if a run needs no pretraining (`settled`)."""
+"""Means PRETRAIN_STEPS, or 0 for a run that starts from another."""
 
 
 def _is_space(values: Sequence[int]) -> bool:
@@ -49,10 +49,8 @@ class Pretrain:
 DEFAULT_PRETRAIN: Final = Pretrain()
 
 
-def settled(pretrain: Pretrain, system: System, starts_from_a_run: bool) -> Pretrain:
-    """The start with values for all defaults that depend on other keys: steps, basis, method."""
-    if pretrain.steps == BY_START:
-        pretrain = replace(pretrain, steps=0 if starts_from_a_run else PRETRAIN_STEPS)
+def settled(pretrain: Pretrain, system: System) -> Pretrain:
+    """The start with values for the defaults that depend on the system: basis and method."""
     if pretrain.basis == AUTO:
         is_diffuse = system.charge < 0 or system.spin >= 2
         pretrain = replace(pretrain, basis=choose(system.charges, is_diffuse))
