@@ -29,7 +29,13 @@ def rows(phase: Phase, energies: np.ndarray) -> dict[str, np.ndarray]:
     return columns | {"energy": energies, "variance": np.full(len(energies), 0.04)}
 
 
-def write_store(path: Path, run_id: str, energies: np.ndarray, n_evaluate: int) -> None:
+def write_store(
+    path: Path,
+    run_id: str,
+    energies: np.ndarray,
+    n_evaluate: int,
+    traits: Mapping[str, np.ndarray] = MappingProxyType({}),
+) -> None:
     """A store after training that holds these evaluation energies."""
     store = RunStore.create(
         path,
@@ -43,7 +49,7 @@ def write_store(path: Path, run_id: str, energies: np.ndarray, n_evaluate: int) 
     store.commit(
         Commit(
             train=rows("train", np.zeros(100)),
-            evaluate=rows("evaluate", energies),
+            evaluate=rows("evaluate", energies) | dict(traits),
             checkpoint=Checkpoint("evaluate", len(energies), {}),
         )
     )
@@ -62,6 +68,7 @@ def make_run(tmp_path: Path) -> MakeRun:
         point: Mapping[str, int | float | str] | None = None,
         science: str = "a" * 64,
         energies: np.ndarray | None = None,
+        traits: Mapping[str, np.ndarray] = MappingProxyType({}),
     ) -> RunResult:
         run_id = f"h2-{len(list(tmp_path.iterdir())):02d}"
         path = tmp_path / run_id / "run.zarr"
@@ -69,9 +76,9 @@ def make_run(tmp_path: Path) -> MakeRun:
         noise = np.random.default_rng(seed).normal(size=done)
         white = mean + 0.02 * (noise - noise.mean())
         if energies is None:
-            write_store(path, run_id, white, N_EVALUATE)
+            write_store(path, run_id, white, N_EVALUATE, traits)
         else:
-            write_store(path, run_id, energies, len(energies))
+            write_store(path, run_id, energies, len(energies), traits)
         return RunResult(run_id, "h2", point or {}, seed, science, state, path)
 
     return make
@@ -344,3 +351,23 @@ def test_runs_of_one_sweep_share_a_slope_and_no_others(make_run):
     assert found[runs[3].run_id] is None
     unshared = make_table(runs, attempts).rows
     assert sorted(str(row.extrapolated) for row in unshared) == ["-1.2", "-1.2", "-1.2", "None"]
+
+
+def test_a_spin_that_no_step_has_measured_is_no_damage(make_run):
+    """Zarr has no file of a column that is NaN throughout, as S² is of one electron."""
+    never = np.full(N_EVALUATE, np.nan)
+    run = replace(make_run(traits={"s2": never, "outermost": never}), spins=(1, 0))
+    assert not (run.store_path / "evaluate" / "s2" / "c").exists()
+    (row,) = make_table([run]).rows
+    assert (row.s2, row.s2_error, row.s2_expected) == (0.75, 0.0, 0.75)
+    assert (row.verdict, row.why) == ("converged", "")
+
+
+def test_a_wrong_spin_is_in_the_row(make_run):
+    """S² and its error as numbers, and a sentence."""
+    s2 = np.full(N_EVALUATE, np.nan)
+    s2[9::10] = np.random.default_rng(0).normal(0.8, 0.1, N_EVALUATE // 10)
+    (row,) = make_table([replace(make_run(traits={"s2": s2}), spins=(1, 1))]).rows
+    assert row.verdict == "suspect"
+    assert row.s2 == pytest.approx(0.8, abs=0.05)
+    assert "it looks like a mixture of a singlet and a triplet" in row.why
