@@ -20,7 +20,7 @@ MAX_NOISE = 15.0
 """Errors of the energy within which a training's end is known to be at rest, where the energies of
 its steps scatter too much to tell 1.6 mHa. A right run of as many steps of training as of
 evaluation knows it within 12, as a line through the last fifth of the training has that error."""
-MAX_OUTERMOST = 10.0
+MAX_DISTANCE = 10.0
 """In bohr: the mean distance of the outermost electron from its nearest nucleus. Bound atoms and
 anions of the first three rows are below; an electron that nothing binds drifts away."""
 ERROR_OF_MEDIAN = 1.2533  # of a normal distribution, in standard errors of its mean
@@ -88,7 +88,7 @@ def _unbound(evaluate: Series) -> Iterator[str]:
     """An electron that has gone away from all nuclei."""
     rows = evaluate.get("outermost", np.zeros(0))
     rows = rows[np.isfinite(rows)]
-    if len(rows) and (distance := float(np.median(rows))) > MAX_OUTERMOST:
+    if len(rows) and (distance := float(np.median(rows))) > MAX_DISTANCE:
         yield f"an electron is not bound: {distance:.0f} bohr from the nearest nucleus on average"
 
 
