@@ -242,7 +242,7 @@ def _verdict(group: Sequence[Evaluated], pooled: Estimate) -> dict[str, Any]:
     }
 
 
-def _training(group: Sequence[Evaluated]) -> dict[str, float | str | None]:
+def _training(group: Sequence[Evaluated]) -> dict[str, Any]:
     """The fields of a row that say what longer training would bring."""
     lines = [item.extrapolation for item in group]
     extrapolated, left = pool_extrapolations(lines), pool_left(lines)
@@ -258,7 +258,7 @@ def _training(group: Sequence[Evaluated]) -> dict[str, float | str | None]:
     }
 
 
-def _spin(group: Sequence[Evaluated]) -> dict[str, float | None]:
+def _spin(group: Sequence[Evaluated]) -> dict[str, Any]:
     """The fields of a row about its total spin."""
     spin = pool_spins([item.judgement.spin for item in group])
     return {"s2": spin.square, "s2_error": spin.error, "s2_expected": spin.expected}

@@ -115,8 +115,9 @@ def _larger(before: float | None, now: float | None) -> float | None:
 
 def _number(value: object) -> float | None:
     """A finite number that is not negative, None for all else that may stand in a file."""
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    return float(value) if is_number and 0 <= value < inf else None
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value < inf else None
 
 
 def n_devices(resources: Resources, *, is_job: bool) -> float:

@@ -1,7 +1,7 @@
 """Pictures of any run that there may be: whole, broken, too short, or one of many."""
 
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -43,7 +43,7 @@ def series(n: int, energy: float = -1.17) -> dict[str, np.ndarray]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def run(n_train: int, n_evaluate: int, **changes: float | None) -> RunSeries:
+def run(n_train: int, n_evaluate: int, **changes: Any) -> RunSeries:
     """A run of such series."""
     return RunSeries("h2-0123456789", series(n_train), series(n_evaluate), **changes)
 

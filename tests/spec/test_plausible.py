@@ -86,7 +86,7 @@ def test_the_table_of_ground_states_has_the_parity_of_its_electrons() -> None:
     """One digit too many or too few shifts all spins behind it."""
     assert len(UNPAIRED) == SYMBOLS.index("Rn") + 1
     assert all((unpaired - charge) % 2 == 0 for charge, unpaired in enumerate(UNPAIRED, start=1))
-    by_symbol = dict(zip(SYMBOLS, UNPAIRED, strict=False))
+    by_symbol: dict[str, int] = dict(zip(SYMBOLS, UNPAIRED, strict=False))
     known = {"O": 2, "P": 3, "Cr": 6, "Fe": 4, "Ni": 2, "Pd": 0, "Eu": 7, "Gd": 8, "Pt": 2, "Rn": 0}
     assert {symbol: by_symbol[symbol] for symbol in known} == known
     assert COVALENT_RADII_ANGSTROM["I"] == 1.39

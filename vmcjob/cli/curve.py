@@ -42,7 +42,8 @@ def plot_curve(
     energies = make_energies(chosen)
     drawn = draw_sweeps(energies, fragments)
     for name, facts in drawn.facts.items():
-        put(align_facts(({"curve": name} if drawn.is_several else {}) | facts))
+        title = {"curve": name} if drawn.is_several else {}
+        put(align_facts({**title, **facts}))
     write_output(path, render(drawn.figure, path))
     problems = [str(error) for error in energies.errors]
     problems += [f"{row.name}: {row.why}" for row in energies.table.rows if not row.converged]

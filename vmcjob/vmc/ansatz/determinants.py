@@ -22,7 +22,8 @@ def sum_of_determinants(stacks: Stacks) -> Psi:
     The largest product is factored out of the sum, so that no determinant underflows or overflows.
     """
     parts = [fwdlap.kept(fwdlap.slogdet(stack)) for stack in stacks]
-    return _sum(math.prod(part[0] for part in parts), sum(part[1] for part in parts))
+    signs = jnp.asarray(math.prod(part[0] for part in parts))
+    return _sum(signs, jnp.asarray(sum(part[1] for part in parts)))
 
 
 def sum_of_two(first: Psi, second: Psi) -> Psi:
