@@ -8,11 +8,11 @@ import pytest
 from vmcjob.judgement import About, Judgement, explain, judge, verdict_of
 from vmcjob.stats import Estimate, estimate
 
-N, N_WALKERS, EXACT, LAST = 1000, 512, -1.0, 0.01
+N, N_WALKERS, EXACT, LAST = 1000, 512, -1.0, 0.002
 ABOUT = About(hartree_fock=-0.9, n_walkers=N_WALKERS, spins=(1, 1))
 
 
-def training(seed: int, *, slope: float = 0.05, n: int = N) -> dict[str, np.ndarray]:
+def training(seed: int, *, slope: float = 0.1, n: int = N) -> dict[str, np.ndarray]:
     """The variance falls to a tenth, and the energy with it along a line."""
     g = np.random.default_rng(seed)
     variance = LAST * (1.0 + 9.0 * np.exp(-8.0 * np.arange(n) / n))
@@ -20,7 +20,7 @@ def training(seed: int, *, slope: float = 0.05, n: int = N) -> dict[str, np.ndar
     return {"energy": energy, "variance": variance * (1.0 + 0.05 * g.normal(size=n))}
 
 
-def evaluation(seed: int, *, slope: float = 0.05, n: int = N, **more: Any) -> dict[str, np.ndarray]:
+def evaluation(seed: int, *, slope: float = 0.1, n: int = N, **more: Any) -> dict[str, np.ndarray]:
     """The end of such a training, a singlet."""
     g = np.random.default_rng(100 + seed)
     s2, outermost = np.full(n, np.nan), np.full(n, np.nan)
@@ -52,17 +52,27 @@ def test_a_right_run_is_converged_without_a_word() -> None:
 
 
 def test_much_that_is_left_is_unsettled() -> None:
-    """A slope of 0.5 leaves 5 mHa. The command trains on for as long again."""
+    """A slope of 2.5 leaves 5 mHa. The command trains on for as long again."""
     for seed in range(20):
-        found = judged(training(seed, slope=0.5), evaluation(seed, slope=0.5))
+        found = judged(training(seed, slope=2.5), evaluation(seed, slope=2.5))
         assert verdict_of(*found) == "unsettled"
         why = words_of(*found)
         assert why.startswith("some ")
         assert why.endswith(" trains on")
-        assert (
-            "mHa are left to gain by training; vmcjob resume h2-0123456789 --more-training 1000"
-            in why
-        )
+        assert " mHa are left to gain by training, perhaps " in why
+        assert "mHa; vmcjob resume h2-0123456789 --more-training 1000" in why
+
+
+def test_what_may_be_left_counts_and_not_only_the_estimate() -> None:
+    """An estimate of 1.4 mHa that holds within a factor of two may stand for 2.8 mHa.
+
+    The estimate itself scatters by 0.25 mHa: it is below 0.8 mHa in one run of a hundred.
+    """
+    verdicts = [
+        verdict_of(*judged(training(seed, slope=0.7), evaluation(seed, slope=0.7)))
+        for seed in range(20)
+    ]
+    assert verdicts.count("unsettled") >= 19
 
 
 def test_a_training_that_nobody_can_judge_is_unsettled() -> None:
@@ -99,7 +109,7 @@ def test_few_steps_of_evaluation_are_not_yet_enough() -> None:
     assert words_of(*found).endswith("; vmcjob resume h2-0123456789 --more-steps 171 goes on")
 
 
-@pytest.mark.parametrize("slope", [0.05, 0.5])
+@pytest.mark.parametrize("slope", [0.1, 2.5])
 def test_a_run_of_before_keeps_its_verdict(slope: float) -> None:
     """Its spin was not measured, and a training that has much left was called converged then."""
     evaluate = evaluation(0, slope=slope)

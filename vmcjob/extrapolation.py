@@ -61,6 +61,7 @@ class Extrapolation(NamedTuple):
     left: float | None = None  # k σ², hartree: what longer training would gain; None: not known
     left_error: float | None = None  # with that of the assumption
     left_noise: float = math.inf  # without
+    guess: float = 0.0  # k σ², hartree, however uncertain
 
 
 class _Slope(NamedTuple):
@@ -83,10 +84,10 @@ def extrapolate(energies: np.ndarray, variances: np.ndarray, end: Point) -> Extr
     if fit is None:
         return _refused(f"a training of {len(energies)} steps is too short for a line", end)
     left, noise = max(fit.k, 0.0) * end.x, math.hypot(end.x * fit.error, fit.k * end.dx)
-    found = Extrapolation(None, None, fit.k, "", fit.error, end)
+    found = Extrapolation(None, None, fit.k, "", fit.error, end, left_noise=noise, guess=left)
     if noise <= max(MAX_NOISE, CERTAIN * end.dy, left / CERTAIN):
         error = math.hypot(noise, MODEL_ERROR * left)
-        found = found._replace(left=left, left_error=error, left_noise=noise)
+        found = found._replace(left=left, left_error=error)
     if why := _why_no_line(fit, len(energies)):
         return found._replace(why=why)
     return found._replace(energy=end.y - left, error=math.hypot(end.dy, noise))

@@ -14,8 +14,10 @@ VERDICTS = CONVERGED, UNSETTLED, NOT_YET, SUSPECT = "converged", "unsettled", "n
 """From good to bad."""
 MAX_LEFT = MAX_FALL
 """In hartree: what a training may have left to gain, if that is not within the error."""
+MOST_PER_LEFT = 2.0
+"""What may be left, over the estimate of what is left: the estimate holds within this factor."""
 MIN_CERTAIN_LEFT = 2.0
-"""Standard errors of what is left, beyond which it is more than chance."""
+"""Standard errors beyond which an uncertain estimate of what is left is more than chance."""
 MAX_NOISE = 15.0
 """Errors of the energy within which a training's end is known to be at rest, where the energies of
 its steps scatter too much to tell 1.6 mHa. A right run of as many steps of training as of
@@ -98,8 +100,12 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
     if not len(energies):
         return
     if line.left is not None and line.left_error is not None:
-        if line.left > max(limit, MIN_CERTAIN_LEFT * line.left_noise):
-            yield f"some {_mha(line.left)} are left to gain by training"
+        most = MOST_PER_LEFT * line.left + line.left_noise
+        if most > limit:
+            yield f"some {_mha(line.left)} are left to gain by training, perhaps {_mha(most)}"
+        return
+    if line.guess > max(limit, MIN_CERTAIN_LEFT * line.left_noise):
+        yield f"some {_mha(line.guess)} are left to gain by training, as far as noise lets tell"
         return
     _, error = last_fall(energies)
     if not CERTAIN * error <= max(MAX_LEFT, MAX_NOISE * energy.error):
