@@ -8,7 +8,7 @@ import pytest
 
 from vmcjob.evidence import above_best_stretch
 from vmcjob.stats import estimate
-from vmcjob.verdict import findings
+from vmcjob.verdict import findings, in_words
 
 RNG = np.random.default_rng(7)  # of tolerances that hold for any seed
 N = 1000
@@ -185,3 +185,17 @@ def test_a_variance_below_zero_is_told() -> None:
 def test_a_training_too_short_to_be_judged_is_told(n_train: int, words: str) -> None:
     found = judge(series(noise(LEVEL, n_train)), series(noise(LEVEL)))
     assert found == (f"its training of {words} too short to be judged",)
+
+
+@pytest.mark.parametrize(
+    ("energy", "digits", "words"),
+    [
+        (1.234e-5, 3, "0.0123 mHa"),
+        (0.32812, 3, "328 mHa"),
+        (0.0996, 2, "100 mHa"),  # not 1e+02
+        (-0.0016, 2, "-1.6 mHa"),
+        (56.787, 3, "56.8 hartree"),  # not 56787 mHa
+    ],
+)
+def test_an_energy_in_words_has_a_unit_that_suits_it(energy, digits, words):
+    assert in_words(energy, digits) == words

@@ -8,7 +8,16 @@ import numpy as np
 from vmcjob.extrapolation import Extrapolation, Point, extrapolate
 from vmcjob.spin import NOT_MEASURED, Spin, Spins, judge_spin
 from vmcjob.stats import MIN_INDEPENDENT, Estimate, Walkers, standard_error
-from vmcjob.verdict import CERTAIN, MAX_FALL, Series, Trend, findings, last_fall, trend
+from vmcjob.verdict import (
+    CERTAIN,
+    MAX_FALL,
+    Series,
+    Trend,
+    findings,
+    in_words,
+    last_fall,
+    trend,
+)
 
 VERDICTS = CONVERGED, UNSETTLED, NOT_YET, SUSPECT = "converged", "unsettled", "not yet", "suspect"
 """From good to bad."""
@@ -102,14 +111,18 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
     if line.left is not None and line.left_error is not None:
         most = MOST_PER_LEFT * line.left + line.left_noise
         if most > limit:
-            yield f"some {_mha(line.left)} are left to gain by training, perhaps {_mha(most)}"
+            words = f"some {in_words(line.left, 2)} are left to gain by training"
+            yield f"{words}, perhaps {in_words(most, 2)}"
         return
     if line.guess > max(limit, MIN_CERTAIN_LEFT * line.left_noise):
-        yield f"some {_mha(line.guess)} are left to gain by training, as far as noise lets tell"
+        words = f"some {in_words(line.guess, 2)} are left to gain by training"
+        yield f"{words}, as far as noise lets tell"
         return
     _, error = last_fall(energies)
     if not CERTAIN * error <= max(MAX_LEFT, MAX_NOISE * energy.error):
-        within = f"only within {_mha(CERTAIN * error)}" if np.isfinite(error) else "not at all"
+        within = (
+            f"only within {in_words(CERTAIN * error, 2)}" if np.isfinite(error) else "not at all"
+        )
         yield f"its training is known {within} to have come to rest"
 
 
@@ -164,8 +177,3 @@ def _advice(verdict: str, pooled: Estimate, found: Sequence[Judgement], runs: Se
     missing = MIN_INDEPENDENT / max(1.0, pooled.n_eff) - 1.0
     more = max(n, int(np.ceil(1.2 * n * missing)))
     return f"vmcjob resume {names} --more-steps {more} goes on"
-
-
-def _mha(energy: float) -> str:
-    mha = 1e3 * energy
-    return f"{mha:.0f} mHa" if abs(mha) >= 10.0 else f"{mha:.2g} mHa"

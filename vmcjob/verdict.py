@@ -64,7 +64,7 @@ def findings(
     found = [*_outliers(evaluate["energy"], energy.error), *_stuck(evaluate, n_walkers)]
     found += [*_old(evaluate), *against_walkers(walkers, energy)]
     if hartree_fock is not None and energy.mean - hartree_fock > CERTAIN * energy.error:
-        found.append(f"lies {_mha(energy.mean - hartree_fock)} above Hartree-Fock")
+        found.append(f"lies {in_words(energy.mean - hartree_fock)} above Hartree-Fock")
     if (n_train := len(train["energy"])) >= 2 * MIN_TAIL:
         n_tail = max(MIN_TAIL, n_train // 10)
         found += _against_training(train, evaluate, energy, n_tail)
@@ -104,17 +104,17 @@ def _against_training(
 ) -> Iterator[str]:
     rise, error = rise_above_tail(train["energy"][-n_tail:], energy)
     if rise > max(MIN_ENERGY, CERTAIN * error):
-        yield f"lies {_mha(rise)} above the end of its training"
+        yield f"lies {in_words(rise)} above the end of its training"
     else:
         for rise, first, last in above_best_stretch(train["energy"], evaluate["energy"], energy):
-            yield f"lies {_mha(rise)} above steps {first} to {last} of its training"
+            yield f"lies {in_words(rise)} above steps {first} to {last} of its training"
     ratio = _variance_ratio(train["variance"], evaluate["variance"], n_tail)
     if ratio > MAX_VARIANCE_RATIO:
         yield f"its variance, in the median, is {ratio:.0f} times the lowest of its training"
     fall, error = _fall(train["energy"][-2 * n_tail :], _least_error(2 * n_tail, energy))
     if fall > max(MAX_FALL, CERTAIN * error):
         part = "tenth" if n_tail > MIN_TAIL else f"{n_tail} steps"
-        yield f"its training was still falling, by {_mha(fall)} over the last {part}"
+        yield f"its training was still falling, by {in_words(fall)} over the last {part}"
 
 
 def rise_above_tail(tail: np.ndarray, energy: Estimate) -> tuple[float, float]:
@@ -207,6 +207,9 @@ def _outliers(energies: np.ndarray, error: float) -> Iterator[str]:
         yield f"step {step + 1} alone, with {energies[step]:.6g} hartree, carries its mean"
 
 
-def _mha(energy: float) -> str:
+def in_words(energy: float, digits: int = 3) -> str:
+    """An energy in mHa, or from 1 hartree on in hartree, with so many digits."""
+    if abs(energy) >= 1.0:
+        return f"{energy:.{digits}g} hartree"
     mha = 1e3 * energy
-    return f"{mha:.0f} mHa" if 1e3 <= abs(mha) < 1e6 else f"{mha:.3g} mHa"
+    return f"{mha:.0f} mHa" if abs(mha) >= 10.0 ** (digits - 1) else f"{mha:.{digits}g} mHa"
