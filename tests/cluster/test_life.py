@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 from pathlib import Path
@@ -65,6 +66,6 @@ def assert_lives_a_whole_life(room: Room) -> None:
     assert abs(row["energy"] + 0.5) < 0.01  # a tiny network
     first = done["submitted"][0]["run_id"]
     shown = room.run("show", first)
-    assert f"job        {job_id}_0\n" in shown
+    assert re.search(rf"^job +{job_id}_0$", shown, re.MULTILINE)
     assert drawn["script"].rstrip() in shown
     assert "submitit" in room.run("logs", "--err", first)
