@@ -77,6 +77,8 @@ def test_a_verdict_and_its_note_hide_behind_no_scrollbar() -> None:
     assert "max-width: 45rem" in style
     assert "content: attr(data-title)" in style
     assert '<td data-title="note">a long sentence</td>' in body
+    cells = re.findall(r"^th, td \{[^}]*overflow-wrap: ([a-z-]+)", style, re.MULTILINE)
+    assert cells == ["break-word"]  # "anywhere" would break energies and verdicts for long notes
 
 
 @pytest.fixture

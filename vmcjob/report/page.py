@@ -25,10 +25,12 @@ body { margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: var(--ink);
 h1 { font-size: 1.5rem } h2 { font-size: 1.15rem; margin-top: 2.2rem } h3 { font-size: 1rem }
 table { border-collapse: collapse; width: 100%; font-variant-numeric: tabular-nums }
 th, td { border-bottom: 1px solid var(--line); padding: .3rem .6rem; text-align: left;
-  vertical-align: top; overflow-wrap: anywhere } thead th { color: var(--faint); font-weight: 600 }
+  vertical-align: top; overflow-wrap: break-word }
+thead th { color: var(--faint); font-weight: 600 }
 @media (max-width: 45rem) {
   .rows thead { display: none } .rows tr { display: block; border-bottom: 1px solid var(--line) }
-  .rows td { display: grid; grid-template-columns: 7rem 1fr; border: 0; padding: .1rem 0 }
+  .rows td { display: grid; grid-template-columns: 7rem 1fr; border: 0; padding: .1rem 0;
+    overflow-wrap: anywhere }
   .rows td:empty { display: none }
   .rows td::before { content: attr(data-title); color: var(--faint) }
 } dl { display: grid; grid-template-columns: max-content 1fr;
