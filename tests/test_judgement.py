@@ -80,7 +80,7 @@ def test_a_training_that_nobody_can_judge_is_unsettled() -> None:
     train = training(0, n=50)
     found = judged(train, evaluation(0))
     assert verdict_of(*found) == "unsettled"
-    assert "its training is known not at all to have come to rest" in words_of(*found)
+    assert "nobody can tell whether its training has come to rest" in words_of(*found)
 
 
 def test_a_wrong_spin_is_suspect_and_named() -> None:

@@ -120,10 +120,11 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
         return
     _, error = last_fall(energies)
     if not CERTAIN * error <= max(MAX_LEFT, MAX_NOISE * energy.error):
-        within = (
-            f"only within {in_words(CERTAIN * error, 2)}" if np.isfinite(error) else "not at all"
-        )
-        yield f"its training is known {within} to have come to rest"
+        if not np.isfinite(error):
+            yield "nobody can tell whether its training has come to rest"
+            return
+        within = in_words(CERTAIN * error, 2)
+        yield f"its training is known only within {within} to have come to rest"
 
 
 def verdict_of(pooled: Estimate, found: Sequence[Judgement]) -> str:
