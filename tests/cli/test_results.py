@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli.shell import Shell, finish
+from tests.cli.test_plot import make_finished
 from tests.runs import make_run
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, list_runs
 from vmcjob.spec import dump_spec, parse_spec
@@ -76,6 +77,17 @@ def test_finished_runs_become_one_line_with_an_error_bar(results):
     assert line.startswith("h2 R=1.4  -1.1")
     assert line.endswith("converged  spin not measured")
     assert done.stderr == ""
+
+
+def test_a_narrow_terminal_cuts_no_note(shell: Shell) -> None:
+    """It stands below the table, to its end: the command that helps."""
+    make_finished(shell.runs, "h-0000000000", -0.5, '[["H", 0.0, 0.0, 0.0]]', point={})
+    code, shown = shell.run_on_terminal("aggregate", n_columns=80)
+    (row,) = json.loads(shell.run("aggregate", "--json").stdout)["rows"]
+    assert code == 3
+    assert len(row["why"]) > 80
+    assert f"h: {row['why']}\n" in shown
+    assert "..." not in shown
 
 
 def test_an_energy_with_a_reference_shows_its_distance(results):

@@ -1,6 +1,7 @@
 """From finished runs to energies: aggregate."""
 
 import math
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +22,7 @@ from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
 from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
-from vmcjob.cli.screen import put, put_json, put_table, say
+from vmcjob.cli.screen import is_terminal, put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, count, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError
@@ -236,9 +237,18 @@ def _explain(trace: "RowTrace", as_json: bool) -> None:
 
 
 def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]") -> None:
-    """The tables for people: of rows, and of what was asked to be added up."""
+    """The tables for people: of rows, and of what was asked to be added up.
+
+    On a terminal, notes stand below in full: each names a command, which no width may cut off.
+    """
     if table.rows:
-        put_table(*make_table(table_columns(unit, table.rows), table.rows))
+        has_width = is_terminal(sys.stdout)
+        columns = table_columns(unit, table.rows)
+        kept = [one for one in columns if not (has_width and one.title == "note")]
+        put_table(*make_table(kept, table.rows))
+        for row in table.rows if has_width else ():
+            if row.why:
+                put(f"{row.name}: {row.why}")
     if differences:
         put("")
         put_table(*make_table(sum_columns(unit), differences))
