@@ -66,6 +66,8 @@ def test_a_table_shows_numbers_and_small_arrays(measured: Shell) -> None:
     assert "Warning" not in done.stderr
     assert lines["v_nn"].split()[3:5] == ["0.000000(0)", "hartree"]
     assert "observable" not in measured.run("aggregate").stdout
+    _, shown = measured.run_on_terminal("aggregate", "--observables", n_columns=80)
+    assert "attraction of" in shown  # words are cut before they are left out
 
 
 def test_json_has_arrays_with_their_errors_and_axes(measured: Shell) -> None:

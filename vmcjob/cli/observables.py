@@ -32,7 +32,7 @@ COLUMNS: "list[TableColumn[ObservationLine]]" = [
     TableColumn("unit", lambda line: line.observation.quantity.units),
     TableColumn("n_eff", lambda line: f"{line.estimate.n_eff:.0f}", "right", dispensable=2),
     TableColumn(
-        "what", lambda line: Cell(line.observation.quantity.long_name, "dim"), dispensable=1
+        "what", lambda line: Cell(line.observation.quantity.long_name, "dim"), "note", dispensable=1
     ),
 ]
 
