@@ -55,6 +55,13 @@ def test_a_name_without_an_energy_is_told() -> None:
         parse("li - h").energy(KNOWN)
 
 
+@pytest.mark.parametrize("text", ["2*h-h2", "h+h2"])
+def test_a_sum_without_spaces_is_told_to_have_some(text: str) -> None:
+    """Names may contain hyphens, so it cannot be taken apart."""
+    with pytest.raises(ReactionError, match=r"spaces around \+ and -"):
+        parse(text).energy(KNOWN)
+
+
 COMPOSITIONS = {
     "h": {"H": 1, "electrons": 1},
     "h2": {"H": 2, "electrons": 2},

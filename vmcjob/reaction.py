@@ -11,6 +11,7 @@ _SIGN = re.compile(r"\s+([+-])\s+")  # names may contain hyphens, but without sp
 _NAME = r"[A-Za-z0-9][\w.-]*(?:\s+[A-Za-z(]\S*)*"
 _TERM = re.compile(rf"(?:(?P<factor>\d+(?:\.\d*)?|\.\d+)\s*\*\s*)?(?P<name>{_NAME})")
 EXAMPLE: Final = '"2*h - h2"'
+SPACES: Final = "spaces around + and -"
 TOLERANCE: Final = 1e-6
 """Of numbers of nuclei, for factors like 0.3333333."""
 
@@ -37,7 +38,9 @@ class Reaction(NamedTuple):
         unknown = [name for name in self.factors if name not in known]
         if unknown:
             have = ", ".join(sorted(known)) or "none"
-            raise ReactionError(f"there is no energy of {', '.join(unknown)}; there are: {have}")
+            words = f"there is no energy of {', '.join(unknown)}; there are: {have}"
+            may_be_sum = any("-" in name for name in unknown)
+            raise ReactionError(f"{words}; a sum has {SPACES}" if may_be_sum else words)
         energy = math.fsum(factor * known[name].energy for name, factor in self.factors.items())
         return Measured(energy, math.hypot(*(f * known[n].error for n, f in self.factors.items())))
 
@@ -72,7 +75,8 @@ def parse(text: str) -> Reaction:
         match = _TERM.fullmatch(term.strip())
         if first or match is None:
             raise ReactionError(
-                f"'{term.strip()}' is no name of a row; expected a sum like {EXAMPLE}"
+                f"'{term.strip()}' is no name of a row; expected a sum like {EXAMPLE}, "
+                f"with {SPACES}"
             )
         factors[match["name"]] += float(match["factor"] or 1) * (1 if sign == "+" else -1)
     if not factors:
