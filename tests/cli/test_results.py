@@ -163,7 +163,8 @@ def test_the_csv_table_keeps_every_digit(results):
 def test_a_table_that_cannot_be_written_is_an_error_with_its_path(results):
     done = results.run("aggregate", "-o", "absent/table.csv")
     assert done.returncode == 2
-    assert "absent/table.csv: cannot be written" in done.stderr
+    assert done.stderr == "absent/table.csv: cannot be written: there is no folder absent\n"
+    assert done.stdout == ""  # before any work
 
 
 def test_a_dash_means_standard_output(results):

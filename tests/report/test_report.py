@@ -168,7 +168,7 @@ def test_columns_that_say_nothing_are_left_out() -> None:
         ("report.pdf", "the page is HTML; name it .html"),
         ("notes.html", "exists and is no page of HTML"),
         (f"runs/{FINISHED}/report.html", "belongs to runs"),
-        ("nowhere/report.html", "cannot be written"),
+        ("nowhere/report.html", "cannot be written: there is no folder nowhere"),
     ],
 )
 def test_where_a_page_would_do_harm_none_is_written(shell: Shell, path: str, words: str) -> None:

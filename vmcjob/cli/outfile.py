@@ -15,3 +15,9 @@ def write_output(path: Path, content: str | bytes) -> None:
     except OSError as error:
         raise UsageError(f"{path}: cannot be written: {error.strerror}") from None
     say(f"wrote {path}", "dim")
+
+
+def require_folder(path: Path) -> None:
+    """UsageError, before any work, if the folder of a file is not there."""
+    if not path.resolve().parent.is_dir():
+        raise UsageError(f"{path}: cannot be written: there is no folder {path.parent}")

@@ -24,7 +24,7 @@ from vmcjob.cli.energies import (
 from vmcjob.cli.explain import explanation_text
 from vmcjob.cli.observables import COLUMNS, lines_of, read_observations, say_numbers
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
-from vmcjob.cli.outfile import write_output
+from vmcjob.cli.outfile import require_folder, write_output
 from vmcjob.cli.plot import read_series, title_of
 from vmcjob.cli.results import Sums, sum_columns, table_columns
 from vmcjob.cli.show import provenance_facts, run_facts
@@ -172,11 +172,12 @@ def _pictures(run: "RunDir") -> "Iterator[Picture]":
 
 
 def _require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
-    """UsageError where a page would do harm."""
+    """UsageError, before any work, where a page would do harm or cannot be."""
     refuse_folders_of_runs(path, chosen)
     if path.suffix.lower() not in (".html", ".htm"):
         raise UsageError(f"{path}: the page is HTML; name it .html")
     try:
+        require_folder(path)
         if path.exists() and path.read_bytes()[: len(MARK)] not in (b"", MARK):
             raise UsageError(f"{path}: exists and is no page of HTML; remove it first")
     except OSError as error:

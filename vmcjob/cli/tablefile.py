@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmcjob.cli.outfile import write_output
+from vmcjob.cli.outfile import require_folder, write_output
 from vmcjob.cli.screen import say
 from vmcjob.errors import UsageError
 
@@ -23,6 +23,7 @@ def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
         return
     refuse_folders_of_runs(path, chosen)
     try:
+        require_folder(path)
         if path.is_dir():
             raise UsageError(f"{path}: is a directory; name a file in it")
         if path.is_file() and not _is_table(path):
