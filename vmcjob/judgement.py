@@ -23,7 +23,7 @@ VERDICTS = CONVERGED, UNSETTLED, NOT_YET, SUSPECT = "converged", "unsettled", "n
 """From good to bad."""
 MAX_LEFT = MAX_FALL
 """In hartree: what a training may have left to gain, if that is not within the error."""
-MOST_PER_LEFT = 2.0
+MAX_PER_LEFT = 2.0
 """What may be left, over the estimate of what is left: the estimate holds within this factor."""
 MIN_CERTAIN_LEFT = 2.0
 """Standard errors beyond which an uncertain estimate of what is left is more than chance."""
@@ -109,7 +109,7 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
     if not len(energies):
         return
     if line.left is not None and line.left_error is not None:
-        most = MOST_PER_LEFT * line.left + line.left_noise
+        most = MAX_PER_LEFT * line.left + line.left_noise
         if most > limit:
             words = f"some {in_words(line.left, 2)} are left to gain by training"
             yield f"{words}, perhaps {in_words(most, 2)}"
