@@ -19,7 +19,7 @@ from vmcjob.spec.sampler import Sampler
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
 
-N_STEPS, N_TRAIN = 400, 20
+N_STEPS, N_TRAIN = 400, 400
 ERROR = 2e-5  # hartree, of the mean of so many steps
 VARIANCE = Sampler().walkers * N_STEPS * ERROR**2  # of local energies, hartree²
 
@@ -41,8 +41,9 @@ def make_finished(
     energies = energy + ERROR * N_STEPS**0.5 * noise
     ones = np.ones(N_STEPS)
     columns = dict.fromkeys(SERIES["evaluate"], ones)
-    columns |= {"energy": energies, "variance": VARIANCE * ones}
-    training = dict.fromkeys(SERIES["train"], np.ones(N_TRAIN)) | {"energy": energies[:N_TRAIN]}
+    columns |= {"energy": energies, "variance": VARIANCE * ones, "s2": 0.0 * ones}
+    training = dict.fromkeys(SERIES["train"], np.ones(N_TRAIN))
+    training |= {"energy": energies[:N_TRAIN], "variance": VARIANCE * np.ones(N_TRAIN)}
     checkpoint = Checkpoint("evaluate", N_STEPS, {})
     store.commit(Commit(train=training, evaluate=columns, checkpoint=checkpoint))
 

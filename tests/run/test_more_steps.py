@@ -151,7 +151,7 @@ def test_only_what_has_finished_goes_on(tmp_path: Path) -> None:
     run = create_run(shell.runs, plan.source, task)
     refused = shell.run("resume", "he", "--more-steps", "20")
     assert refused.returncode == UsageError.exit_code
-    words = "--more-steps and --target-error are for finished runs"
+    words = "--more-steps, --more-training and --target-error are for finished runs"
     assert f"{run.path.name}: new; {words}" in refused.stderr
     assert [path.name for path in shell.runs.iterdir()] == [run.path.name]
 

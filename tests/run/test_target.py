@@ -199,7 +199,7 @@ def assert_precise(run: RunDir) -> int:
     n = store.n_committed["evaluate"]
     assert n in looks(CEILING)[:-1]
     row = row_of(run)
-    assert row.converged
+    assert row.verdict == "unsettled"  # the statistics are sound, a short training is not
     assert row.n_steps == n
     assert row.error <= TARGET
     found = store.attrs["target"]
@@ -207,7 +207,7 @@ def assert_precise(run: RunDir) -> int:
     seen = examine(run)
     assert (seen.state, seen.step, seen.n_steps) == (State.FINISHED, n, n)
     assert seen.message.startswith(f"target_error {TARGET:g} reached: the error is ")
-    assert seen.message.endswith(f" hartree after {n} steps")
+    assert f" hartree after {n} steps" in seen.message
     return n
 
 
@@ -218,7 +218,7 @@ def test_a_ceiling_that_comes_first_is_told_of(tmp_path: Path) -> None:
     assert row_of(run).n_steps == 100
     message = examine(run).message
     assert message.startswith("target_error 1e-09 not reached within evaluate.steps: the error is ")
-    assert message.endswith(" hartree after 100 steps")
+    assert " hartree after 100 steps" in message
 
 
 @pytest.mark.slow
