@@ -71,20 +71,22 @@ def start(
     n_devices: int = 1,
     program: Sequence[str] = PROGRAM,
     rank: Rank = ALONE,
+    *,
+    is_fork: bool = True,
 ) -> subprocess.Popen[str]:
-    """The worker of a run, going."""
+    """The worker of a run, going.
+
+    A fork has imported JAX before; a worker that tells JAX something by its environment must not.
+    """
     environment = os.environ | {
         "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
         "JAX_PLATFORMS": "cpu",
         "PYTHONPATH": str(REPOSITORY),
     }
-    return Fork(
-        WORKERS,
-        [sys.executable, *program, str(run.path), *rank.options()],
-        env=environment,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    command = [sys.executable, *program, str(run.path), *rank.options()]
+    if is_fork:
+        return Fork(WORKERS, command, env=environment, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True)
 
 
 def start_ranks(

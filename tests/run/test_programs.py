@@ -60,7 +60,7 @@ def test_programs_are_kept_without_being_asked_and_damaged_ones_change_nothing(
     runs = []
     for name in ("first", "second"):
         runs.append(make_run(tmp_path / name))
-        code, log = finish(start(runs[-1]))
+        code, log = finish(start(runs[-1], is_fork=False))
         assert code == 0, log
         kept = sorted((tmp_path / "home" / "vmcjob" / "compiled" / processor()).iterdir())
         assert len(kept) >= N_PROGRAMS - 1  # without pretraining
