@@ -20,7 +20,7 @@ from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.scheduler.slurm import commands, jobfiles, queue
 from vmcjob.scheduler.slurm.arrays import Array, form_arrays, options_of
 from vmcjob.scheduler.slurm.inquiry import ask_for_cluster
-from vmcjob.scheduler.slurm.patience import Patience, may_pass
+from vmcjob.scheduler.slurm.patience import MAX_UNANSWERED, Patience, explained, may_pass
 from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
 from vmcjob.scheduler.slurm.scancel import scancel
 from vmcjob.scheduler.slurm.script import PYTHON, load_submitit, render, requests
@@ -150,14 +150,18 @@ class SlurmHandover:
     def _find_taken(self, error: SchedulerError, patience: Patience) -> dict[RunDir, str]:
         """The jobs that SLURM took although its answer was lost; none if it has none.
 
-        It has to say so twice where it may still be at work on what it was asked.
+        It has to say so twice where it may still be at work on what it was asked. SchedulerError
+        if it cannot be asked either: the records stand, and the next submission looks again.
         """
-        n_looks = 2 if is_unclear(str(error)) else 1
+        n_looks, n_unanswered = (2 if is_unclear(str(error)) else 1), 0
         while n_looks:
             patience.wait(error)
             try:
                 seen = queue.look(self.records)
             except SchedulerError:
+                n_unanswered += 1
+                if n_unanswered == MAX_UNANSWERED:
+                    raise explained(error) from None
                 continue
             ids = [job.job_id for job in seen.values() if job.job_id]
             if ids:

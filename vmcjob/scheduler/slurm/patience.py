@@ -14,6 +14,8 @@ log = logging.getLogger("vmcjob")
 MAX_PAUSE_S = 15.0
 N_PAUSES = 50  # about twelve minutes in all
 N_PAUSES_OF_QUESTIONS = 8  # about a minute
+MAX_UNANSWERED = 3
+"""Questions without any answer, after which slurmctld counts as hanging and not as busy."""
 pause = time.sleep
 SETTLING_S = 10.0
 """SLURM's default MessageTimeout: so long slurmctld may take to do what sbatch has given up."""
