@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from vmcjob.errors import SchedulerError
 from vmcjob.slurm_environment import plain
 
-TIMEOUT_S = 15.0  # SLURM takes ten to say that nobody listens, and retries the rest for a minute
+TIMEOUT_S = 25.0  # SLURM takes ten to say that nobody listens, twice for jobs by their ids
 _JOB_ID = re.compile(r"\d+(\+\d+)?(_(\d+|\[[^]|]*\]))?")  # 22, 22+1, 22_3, 22_[4-6,9%2]
 _SUBMITTED = re.compile(r"Submitted batch job (\d+)")
 _RETRY = re.compile(r", attempt number -?\d+$")
