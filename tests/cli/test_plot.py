@@ -25,7 +25,14 @@ VARIANCE = Sampler().walkers * N_STEPS * ERROR**2  # of local energies, hartreeÂ
 
 
 def make_finished(
-    root: Path, run_id: str, energy: float, atoms: str, seed: int = 0, **changes: object
+    root: Path,
+    run_id: str,
+    energy: float,
+    atoms: str,
+    seed: int = 0,
+    *,
+    n_train: int = N_TRAIN,
+    **changes: object,
 ) -> None:
     """A finished run of white noise about an energy, so that its mean has the error above."""
     record = make_record(run_id, **changes)
@@ -33,7 +40,7 @@ def make_finished(
     run = RunDir.create(root, record, dump_spec(parse_spec(text, "x.toml").points[0].spec))
     finish(run)
     shutil.rmtree(run.store_path, ignore_errors=True)
-    layout = Layout(n_train=N_TRAIN, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
+    layout = Layout(n_train=n_train, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
     store = RunStore.create(
         run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
     )
@@ -42,8 +49,8 @@ def make_finished(
     ones = np.ones(N_STEPS)
     columns = dict.fromkeys(SERIES["evaluate"], ones)
     columns |= {"energy": energies, "variance": VARIANCE * ones, "s2": 0.0 * ones}
-    training = dict.fromkeys(SERIES["train"], np.ones(N_TRAIN))
-    training |= {"energy": energies[:N_TRAIN], "variance": VARIANCE * np.ones(N_TRAIN)}
+    training = dict.fromkeys(SERIES["train"], np.ones(n_train))
+    training |= {"energy": energies[:n_train], "variance": VARIANCE * np.ones(n_train)}
     checkpoint = Checkpoint("evaluate", N_STEPS, {})
     store.commit(Commit(train=training, evaluate=columns, checkpoint=checkpoint))
 

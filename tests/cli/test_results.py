@@ -81,7 +81,8 @@ def test_finished_runs_become_one_line_with_an_error_bar(results):
 
 def test_a_narrow_terminal_cuts_no_note(shell: Shell) -> None:
     """It stands below the table, to its end: the command that helps."""
-    make_finished(shell.runs, "h-0000000000", -0.5, '[["H", 0.0, 0.0, 0.0]]', point={})
+    atom = '[["H", 0.0, 0.0, 0.0]]'
+    make_finished(shell.runs, "h-0000000000", -0.5, atom, n_train=20, point={})
     code, shown = shell.run_on_terminal("aggregate", n_columns=80)
     (row,) = json.loads(shell.run("aggregate", "--json").stdout)["rows"]
     assert code == 3
