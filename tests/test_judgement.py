@@ -75,6 +75,16 @@ def test_what_may_be_left_counts_and_not_only_the_estimate() -> None:
     assert verdicts.count("unsettled") >= 19
 
 
+def test_much_that_is_left_is_seen_through_noise(monkeypatch) -> None:
+    """5 mHa that noise hides from the column `left`; one such run of sixty was converged."""
+    monkeypatch.setattr("tests.test_judgement.LAST", 0.01)
+    verdicts = [
+        verdict_of(*judged(training(seed, slope=0.5), evaluation(seed, slope=0.5)))
+        for seed in range(60)
+    ]
+    assert "converged" not in verdicts
+
+
 def test_a_training_that_nobody_can_judge_is_unsettled() -> None:
     """Fifty steps in front of an evaluation whose error bar is small."""
     train = training(0, n=50)
