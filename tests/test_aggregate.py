@@ -13,11 +13,11 @@ from types import MappingProxyType
 import numpy as np
 import pytest
 
-from vmcjob.evaluation import Evaluated, attempt_all, share_slopes
-from vmcjob.extrapolation import Extrapolation, Point
+from vmcjob.results.evaluation import Evaluated, attempt_all, share_slopes
+from vmcjob.results.table import RunResult, make_table
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES, Phase
-from vmcjob.table import RunResult, make_table
+from vmcjob.verdict.extrapolation import Extrapolation, Point
 
 N_EVALUATE = 400
 MakeRun = Callable[..., RunResult]

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from tests.runs import make_record, make_run
-from vmcjob.ancestry import as_trees, parent_of
 from vmcjob.rundir import END, RunDir, Submission
-from vmcjob.status import rows
+from vmcjob.runs.ancestry import as_trees, parent_of
+from vmcjob.runs.status import rows
 
 IDS = [f"h2-{digit * 10}" for digit in "abcde"]
 
@@ -50,7 +50,7 @@ def test_a_chain_of_thousands_is_no_matter(tmp_path, monkeypatch):
     ids = [f"h2-{number:010d}" for number in range(3000)]
     many = [type(row)(**{**vars(row), "run_id": i, "run": RunDir(tmp_path / i)}) for i in ids]
     before = dict(zip(ids[1:], ids, strict=False))
-    monkeypatch.setattr("vmcjob.ancestry.parent_of", lambda run: before.get(run.path.name))
+    monkeypatch.setattr("vmcjob.runs.ancestry.parent_of", lambda run: before.get(run.path.name))
     assert len(as_trees(many)) == 3000
 
 

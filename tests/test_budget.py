@@ -16,8 +16,7 @@ from tests.runs import make_run, wait_until
 from tests.scheduler.worlds import COMMAND, LocalWorld, submit_plans
 from tests.submissions import submit_here
 from tests.test_supervisor import slurm
-from vmcjob import budget, scheduler
-from vmcjob.budget import describe, n_failures, used_hours, why_not_begun, why_over
+from vmcjob import scheduler
 from vmcjob.plan import Plan, make_longer, make_plan
 from vmcjob.rundir import (
     Group,
@@ -29,9 +28,11 @@ from vmcjob.rundir import (
     Submission,
     find_groups,
 )
+from vmcjob.runs import budget
+from vmcjob.runs.budget import describe, n_failures, used_hours, why_not_begun, why_over
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.groups import drop_stopped, form_groups, write_groups
 from vmcjob.spec import parse_spec
-from vmcjob.status import State, examine
 from vmcjob.supervisor import SlurmJob, Supervisor
 
 __all__ = ["slurm"]

@@ -11,8 +11,8 @@ import pytest
 from tests.runs import make_run, wait_until
 from vmcjob import scheduler
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.slurm.scancel import MAX_JOBS
-from vmcjob.status import State, examine
 
 SUPERVISOR = """
 import sys

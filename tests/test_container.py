@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from vmcjob.container import Image, environment, find_image, host_environment, make_cache
+from vmcjob.apptainer.container import Image, environment, find_image, host_environment, make_cache
 from vmcjob.errors import ContainerError
 from vmcjob.rundir import RunDir
 from vmcjob.site import Containers

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vmcjob.curve import MIN_POINTS, NoMinimumError, Value, fit
+from vmcjob.results.curve import MIN_POINTS, NoMinimumError, Value, fit
 
 # Bohr and hartree: Pachucki, Phys. Rev. A 82, 032509 (2010), and Wolniewicz before him.
 DISTANCE = np.array([0.8, 1.0, 1.2, 1.4, 1.6, 1.8, 2.0, 2.2, 2.4, 2.6, 3.0, 4.0, 5.0])

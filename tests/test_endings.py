@@ -9,9 +9,9 @@ import pytest
 
 from tests.runs import Programs, make_run
 from vmcjob import scheduler
-from vmcjob.rank import Rank
+from vmcjob.protocol.rank import Rank
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
-from vmcjob.status import JobState, Stage, State, examine
+from vmcjob.runs.status import JobState, Stage, State, examine
 from vmcjob.supervisor import SlurmJob
 from vmcjob.supervisor.endings import Attempt, conclude, note_loss
 from vmcjob.supervisor.policy import MAX_REFUSALS

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from tests.test_stats import ar1
-from vmcjob.evidence import against_walkers, read_walkers
 from vmcjob.stats import compare_walkers, estimate
+from vmcjob.verdict.evidence import against_walkers, read_walkers
 
 N_STEPS, N_WALKERS = 300, 256
 

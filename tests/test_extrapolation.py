@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from vmcjob.extrapolation import (
+from vmcjob.stats import estimate
+from vmcjob.verdict.extrapolation import (
     Extrapolation,
     Point,
     extrapolate,
@@ -11,7 +12,6 @@ from vmcjob.extrapolation import (
     pool_left,
     share_slope,
 )
-from vmcjob.stats import estimate
 
 EXACT, SLOPE, LAST_VARIANCE, N_WALKERS = -1.0, 0.5, 0.02, 512
 

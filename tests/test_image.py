@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from vmcjob import image as images
-from vmcjob.container import Image
+from vmcjob.apptainer import image as images
+from vmcjob.apptainer.container import Image
 from vmcjob.errors import ContainerError, NotFoundError
 
 CONTENT = b"an image"

@@ -5,8 +5,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vmcjob.judgement import About, Judgement, explain, judge, verdict_of
 from vmcjob.stats import Estimate, estimate
+from vmcjob.verdict.judgement import About, Judgement, explain, judge, verdict_of
 
 N, N_WALKERS, EXACT, LAST = 1000, 512, -1.0, 0.002
 ABOUT = About(hartree_fock=-0.9, n_walkers=N_WALKERS, spins=(1, 1))

@@ -10,9 +10,9 @@ import pytest
 from tests.cli.shell import Shell
 from tests.runs import Programs
 from vmcjob.rundir import list_runs
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.slurm.maintenance import describe_maintenance
 from vmcjob.scheduler.slurm.queue import explain
-from vmcjob.status import State, examine
 
 SPEC = """
 name = "h"

@@ -12,11 +12,12 @@ from typing import Any
 import pytest
 
 from tests.runs import Programs, make_run, wait_until
-from vmcjob import notification, scheduler
-from vmcjob.notification import call, final_state, notify_run, why_not_found
+from vmcjob import scheduler
 from vmcjob.rundir import Group, Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.runs import notification
+from vmcjob.runs.notification import call, final_state, notify_run, why_not_found
+from vmcjob.runs.state import State
 from vmcjob.scheduler.local import Order
-from vmcjob.state import State
 from vmcjob.supervisor import SlurmJob, Supervisor
 from vmcjob.supervisor.endings import Attempt, conclude
 

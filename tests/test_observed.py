@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from vmcjob import observed
 from vmcjob.columns import Axis
 from vmcjob.observables import Quantity
+from vmcjob.results import observed
 from vmcjob.stats import Estimate, estimate
 
 RARE = np.where(np.isin(np.arange(200), (20, 90, 150)), 0.04, 0.0)

@@ -14,7 +14,7 @@ import pytest
 
 from tests.runs import Programs, make_run, wait_until
 from vmcjob.rundir import SHORT_OF_MEMORY, Outcome, OutcomeRecord, RunDir, Submission
-from vmcjob.status import JobState, Stage, State, examine
+from vmcjob.runs.status import JobState, Stage, State, examine
 from vmcjob.supervisor import Pack, Share, SlurmJob, Supervisor
 
 JOB = SlurmJob("22_0", "25", 0)

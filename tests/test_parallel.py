@@ -12,7 +12,7 @@ from typing import Any  # results of any function
 import pytest
 
 from tests.runs import wait_until
-from vmcjob.parallel import ALONE_S, Killed, compute
+from vmcjob.results.parallel import ALONE_S, Killed, compute
 
 ROOT = Path(__file__).parents[1]
 

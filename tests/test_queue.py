@@ -10,9 +10,9 @@ from tests.runs import make_run
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, Submission
+from vmcjob.runs.status import STALE_S, Stage, State, examine, rows
 from vmcjob.scheduler.receipt import reason_to_skip
 from vmcjob.scheduler.slurm.queue import NO_TRACE
-from vmcjob.status import STALE_S, Stage, State, examine, rows
 
 
 def submitted(root: Path, index: int, **changes) -> RunDir:

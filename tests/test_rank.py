@@ -3,7 +3,7 @@
 import pytest
 
 from vmcjob.errors import UsageError
-from vmcjob.rank import ALONE, Rank, port_of
+from vmcjob.protocol.rank import ALONE, Rank, port_of
 
 
 def test_a_process_without_others_says_nothing_about_ranks():

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from vmcjob.reaction import Measured, ReactionError, imbalance, parse
+from vmcjob.results.reaction import Measured, ReactionError, imbalance, parse
 
 KNOWN = {
     "h": Measured(-0.5, 3e-5),

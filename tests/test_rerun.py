@@ -11,10 +11,10 @@ from vmcjob.errors import RunDirError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission, list_runs
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.records import create_run, prepare
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
-from vmcjob.status import State, examine
 from vmcjob.supervisor import note_end
 
 SPEC = """

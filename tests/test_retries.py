@@ -13,10 +13,10 @@ from vmcjob.errors import SchedulerError
 from vmcjob.protocol import OUT_OF_MEMORY
 from vmcjob.resources import DEFAULT_RETRIES, Request, Retries
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.slurm.script import Options
 from vmcjob.site import Slurm
 from vmcjob.spec import parse_spec
-from vmcjob.status import State, examine
 from vmcjob.supervisor import HostMemory, SlurmJob, Supervisor
 from vmcjob.supervisor.endings import Attempt, conclude
 from vmcjob.supervisor.memory import Growth, find_growth

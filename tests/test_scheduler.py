@@ -19,10 +19,10 @@ from vmcjob import scheduler
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission, list_runs
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler import Receipt
 from vmcjob.scheduler.local import Order
 from vmcjob.spec import parse_spec
-from vmcjob.status import State, examine
 
 # Says when it starts and ends, waits in between until the file "gate" is there, and stops at
 # SIGTERM like the real one.

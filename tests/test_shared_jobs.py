@@ -14,9 +14,9 @@ from vmcjob.errors import SchedulerError, SpecError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission, list_runs
+from vmcjob.runs.status import State, examine
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
-from vmcjob.status import State, examine
 from vmcjob.supervisor import Pack, Share
 
 SPEC = """

@@ -9,13 +9,13 @@ from tests.submissions import submit_to_slurm
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError
 from vmcjob.plan import make_plan
-from vmcjob.rank import Rank
+from vmcjob.protocol.rank import Rank
 from vmcjob.resources import Request
 from vmcjob.rundir import Submission, list_runs
+from vmcjob.runs.status import Stage
 from vmcjob.site import Site
 from vmcjob.slurm_environment import clean
 from vmcjob.spec import parse_spec
-from vmcjob.status import Stage
 from vmcjob.supervisor import SlurmJob
 
 SPEC = 'name = "h"\n[system]\natoms = [["H", 0.0, 0.0, 0.0]]'

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from vmcjob import image, software
+from vmcjob.apptainer import image
 from vmcjob.cli.software import lacks
 from vmcjob.errors import ContainerError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.site import Containers
-from vmcjob.spec import parse_spec
+from vmcjob.spec import parse_spec, software
 
 TEXT = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\n'
 KFAC = 'optimizer.kind = "kfac"\n'

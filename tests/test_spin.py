@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vmcjob.spin import NOT_MEASURED, judge_spin, pool_spins
+from vmcjob.verdict.spin import NOT_MEASURED, judge_spin, pool_spins
 
 RNG = np.random.default_rng(3)
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 import pytest
 
 from tests.runs import make_run, sleeping_process, wait_until
-from vmcjob.notification import describe_run
 from vmcjob.rundir import (
     RESULTS,
     Heartbeat,
@@ -18,7 +17,17 @@ from vmcjob.rundir import (
     RunDir,
     Submission,
 )
-from vmcjob.status import SILENT, STALE_S, WITHOUT_A_WORD, JobState, Stage, State, examine, rows
+from vmcjob.runs.notification import describe_run
+from vmcjob.runs.status import (
+    SILENT,
+    STALE_S,
+    WITHOUT_A_WORD,
+    JobState,
+    Stage,
+    State,
+    examine,
+    rows,
+)
 from vmcjob.store import Layout, RunStore
 
 HERE = os.uname().nodename

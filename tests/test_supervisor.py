@@ -12,9 +12,9 @@ import pytest
 
 from tests.runs import Programs, make_run, wait_until
 from vmcjob import scheduler
-from vmcjob.container import digest as image_digest
+from vmcjob.apptainer.container import digest as image_digest
 from vmcjob.errors import SchedulerError
-from vmcjob.rank import ALONE, Rank
+from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.rundir import (
     RESULTS,
     Heartbeat,
@@ -24,7 +24,7 @@ from vmcjob.rundir import (
     RunDir,
     Submission,
 )
-from vmcjob.status import JobState, Stage, State, examine
+from vmcjob.runs.status import JobState, Stage, State, examine
 from vmcjob.supervisor import SlurmJob, Supervisor, watch
 
 JOB = SlurmJob("22_3", "25", 0)

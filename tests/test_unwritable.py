@@ -9,10 +9,10 @@ from tests.submissions import submit_here, submit_to_slurm
 from vmcjob.errors import RunDirError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.rundir import RunDir, Submission, list_runs
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler import queue_lock
 from vmcjob.scheduler.slurm.jobfiles import adopt
 from vmcjob.spec import parse_spec
-from vmcjob.status import State, examine
 
 SPEC = """
 name = "h"

@@ -11,8 +11,8 @@ from tests.runs import make_run
 from vmcjob.cli.spent import describe_spent
 from vmcjob.run.spent import spent as spent_by_worker
 from vmcjob.rundir import Heartbeat, Phase, Submission
+from vmcjob.runs.usage import Spent, Work, spent, usage, work
 from vmcjob.spec import Resources
-from vmcjob.usage import Spent, Work, spent, usage, work
 
 
 def line(event: str, time: object, **details: object) -> dict[str, object]:

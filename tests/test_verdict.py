@@ -6,9 +6,9 @@ from itertools import accumulate
 import numpy as np
 import pytest
 
-from vmcjob.evidence import above_best_stretch
 from vmcjob.stats import estimate
-from vmcjob.verdict import findings, in_words
+from vmcjob.verdict.evidence import above_best_stretch
+from vmcjob.verdict.findings import findings, in_words
 
 RNG = np.random.default_rng(7)  # of tolerances that hold for any seed
 N = 1000

@@ -17,13 +17,13 @@ import vmcjob
 from tests.runs import make_run
 from tests.test_golden import CANCELLED, FINISHED, unpack
 from tests.test_readme import README
-from vmcjob import frames
 from vmcjob.columns import Axis, Column
 from vmcjob.errors import NotFoundError, UsageError
+from vmcjob.results import frames
+from vmcjob.results.table import make_table
+from vmcjob.results.units import format_energy
 from vmcjob.store import Layout, RunStore
 from vmcjob.store.archive import pack, remove_directory
-from vmcjob.table import make_table
-from vmcjob.units import format_energy
 from vmcjob.vmc.ansatz import make_psi
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 

@@ -38,7 +38,7 @@ from tests.benchmarks.step import placed
 from tests.collectives import of_compiled
 from tests.run.harness import finish, free_address, make_run, start
 from vmcjob.fwdlap import chunks
-from vmcjob.rank import ALONE, Rank
+from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.run.calculation import build, configure_jax
 from vmcjob.run.parts import PASS, STEP, Stepping, fastest, parts
 from vmcjob.rundir import RunDir

@@ -16,10 +16,10 @@ from typing import NamedTuple
 import numpy as np
 
 from vmcjob.analysis.energies import table_of
-from vmcjob.judgement import CERTAIN, MAX_LEFT, VERDICTS
+from vmcjob.results.table import Row
 from vmcjob.rundir import list_runs
-from vmcjob.status import rows
-from vmcjob.table import Row
+from vmcjob.runs.status import rows
+from vmcjob.verdict.judgement import CERTAIN, MAX_LEFT, VERDICTS
 
 SMALL = 0.5e-3
 """In hartree: of runs with less left, nine tenths are to be within `CLOSE`."""

@@ -39,7 +39,7 @@ from vmcjob.plan import make_plan
 from vmcjob.rundir import RunDir
 from vmcjob.spec import Spring, parse_spec
 from vmcjob.stats import estimate
-from vmcjob.verdict import CERTAIN, rise_above_tail
+from vmcjob.verdict.findings import CERTAIN, rise_above_tail
 from vmcjob.vmc import loop, pretrain
 from vmcjob.vmc.loop import Program, on_all_devices
 

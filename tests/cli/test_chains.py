@@ -5,7 +5,7 @@ import json
 from tests.runs import make_run
 from vmcjob.rundir import END, LOCAL, Process, RunDir, Submission
 from vmcjob.rundir.process import host_name
-from vmcjob.status import State, examine
+from vmcjob.runs.status import State, examine
 
 GONE = 2**22 + 1  # no process has such a number
 

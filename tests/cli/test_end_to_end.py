@@ -11,7 +11,7 @@ import pytest
 from tests.cli.shell import Shell
 from tests.runs import wait_until
 from vmcjob.rundir import Phase, RunDir, list_runs
-from vmcjob.status import State, examine
+from vmcjob.runs.status import State, examine
 from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ import xarray
 from tests.cli.shell import Shell, finish
 from tests.cli.test_results import evaluate
 from tests.runs import make_run
-from vmcjob.explain import trace_row
+from vmcjob.results.explain import trace_row
 from vmcjob.rundir import list_runs
 from vmcjob.stats import pool
 from vmcjob.store import HartreeFockRecord, RunStore

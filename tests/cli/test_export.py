@@ -12,11 +12,11 @@ import pytest
 
 from tests.cli.shell import Shell
 from tests.test_golden import CANCELLED, FINISHED, unpack
-from vmcjob import export
 from vmcjob.cli.export import export as export_runs
 from vmcjob.errors import ExportError, UsageError
-from vmcjob.export import EVENT_FILE
-from vmcjob.optional import load
+from vmcjob.results import export
+from vmcjob.results.export import EVENT_FILE
+from vmcjob.results.optional import load
 from vmcjob.store import RunStore
 
 MASK = 0xA282EAD8  # of TFRecord: a checksum of what has checksums in it would be weak

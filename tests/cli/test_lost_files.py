@@ -12,11 +12,11 @@ from tests.submissions import submit_here
 from tests.test_aggregate import N_EVALUATE, rows, write_store
 from vmcjob.errors import StoreError
 from vmcjob.plan import make_plan
+from vmcjob.results.table import RunResult, make_table
 from vmcjob.rundir import RunDir, list_runs, select
+from vmcjob.runs.status import examine
 from vmcjob.spec import parse_spec
-from vmcjob.status import examine
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore, extend
-from vmcjob.table import RunResult, make_table
 
 LOST_RECORD = (
     "{path}: was a run, but its run.json, which identifies it, is lost; restore that file, "

@@ -17,7 +17,7 @@ from vmcjob.rundir import (
     Submission,
     list_runs,
 )
-from vmcjob.status import State, examine, rows
+from vmcjob.runs.status import State, examine, rows
 
 
 def test_status_json_has_the_promised_shape(shell):

@@ -13,8 +13,8 @@ import pytest
 from tests.cli.shell import Shell, busy_slot, finish
 from tests.runs import make_run, wait_until
 from vmcjob.rundir import Outcome, OutcomeRecord, list_runs
+from vmcjob.runs.status import State, examine
 from vmcjob.spec import dump_spec, format_bytes, parse_spec
-from vmcjob.status import State, examine
 
 
 def test_complaints_about_all_specs_come_together(shell):

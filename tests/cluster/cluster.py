@@ -18,8 +18,8 @@ import numpy as np
 
 import vmcjob
 from vmcjob.rundir import RunDir, list_runs
+from vmcjob.runs.status import rows
 from vmcjob.scheduler import Watch
-from vmcjob.status import rows
 from vmcjob.store import RunStore
 
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")

@@ -10,7 +10,6 @@ from matplotlib.figure import Figure
 from matplotlib.patches import StepPatch
 
 from vmcjob.columns import Axis
-from vmcjob.curve import Value, fit
 from vmcjob.observables import Quantity
 from vmcjob.plot import (
     CurvePoint,
@@ -24,6 +23,7 @@ from vmcjob.plot import (
 )
 from vmcjob.plot.panels import log_smoothed, smoothed
 from vmcjob.plot.style import MAX_POINTS, new_figure, our_style, thinned, use_log_axis
+from vmcjob.results.curve import Value, fit
 from vmcjob.stats import Estimate
 
 COLUMNS = ("step", "energy", "variance", "acceptance", "width")

@@ -12,7 +12,7 @@ import pytest
 from tests.cli.shell import Shell
 from tests.runs import make_run
 from tests.test_golden import CANCELLED, FINISHED, unpack
-from vmcjob.report import Content, CurveFacts, PageTable, Picture, RunFacts, render
+from vmcjob.results.report import Content, CurveFacts, PageTable, Picture, RunFacts, render
 
 EMPTY = PageTable([], [])
 VOID = {"meta", "br", "img", "link", "input", "hr"}

@@ -13,7 +13,7 @@ import numpy as np
 
 from tests.forks import WORKERS, Fork
 from vmcjob.plan import make_plan
-from vmcjob.rank import ALONE, Rank
+from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.rundir import Record, RunDir
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.store import RunStore

@@ -14,11 +14,11 @@ from vmcjob.plan import make_longer, make_plan
 from vmcjob.run.level import judge
 from vmcjob.run.target import looks
 from vmcjob.rundir import RunDir
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.records import create_run
 from vmcjob.spec import parse_spec
-from vmcjob.status import State, examine
 from vmcjob.store import RunStore
-from vmcjob.verdict import MAX_FALL
+from vmcjob.verdict.findings import MAX_FALL
 
 N_KILLS = 5
 CEILING = 6000

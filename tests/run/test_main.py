@@ -16,7 +16,7 @@ from vmcjob.run import main
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Heartbeat, Outcome, Phase, RunDir
-from vmcjob.status import State, examine
+from vmcjob.runs.status import State, examine
 from vmcjob.store import Layout, RunStore
 
 Work = Callable[[RunDir, StopRequest, HeartbeatWriter], None]

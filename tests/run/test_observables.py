@@ -18,7 +18,7 @@ from tests.run.harness import (
     start,
 )
 from vmcjob.observables import TABLE, columns_of
-from vmcjob.observed import quantities
+from vmcjob.results.observed import quantities
 from vmcjob.spec.evaluate import ObservableName
 from vmcjob.store import RunStore
 

@@ -23,7 +23,7 @@ from tests.run.harness import (
     start_ranks,
 )
 from tests.run.test_rollback import unlucky
-from vmcjob.rank import Rank
+from vmcjob.protocol.rank import Rank
 from vmcjob.run.rollback import Cause
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir
 from vmcjob.store import RunStore

@@ -19,14 +19,14 @@ from tests.test_stats import ar1
 from vmcjob.cli.longer import Extension
 from vmcjob.errors import SpecError, UsageError
 from vmcjob.plan import make_plan
+from vmcjob.results.table import Row, RunResult, make_table
 from vmcjob.run.target import Finding, forecast, judge, looks
 from vmcjob.rundir import RunDir, select
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.records import create_run
 from vmcjob.spec import Evaluate, parse_spec
 from vmcjob.stats import Estimate, estimate
-from vmcjob.status import State, examine
 from vmcjob.store import RunStore
-from vmcjob.table import Row, RunResult, make_table
 
 N_SERIES = 500
 SKEW = 1 / 8

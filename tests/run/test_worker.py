@@ -29,9 +29,9 @@ from vmcjob.run import main
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
 from vmcjob.rundir import Heartbeat, Outcome, Phase, Process, RunDir
-from vmcjob.status import examine
+from vmcjob.runs.status import examine
+from vmcjob.runs.usage import work
 from vmcjob.store import RunStore, peek
-from vmcjob.usage import work
 
 BEFORE_STEPS = (Phase.STARTING, Phase.COMPILING)
 

@@ -11,12 +11,12 @@ from subprocess import Popen
 
 from vmcjob.errors import NotFoundError, SchedulerError
 from vmcjob.plan import Plan, Task
-from vmcjob.rank import ALONE, Rank, port_of
+from vmcjob.protocol.rank import ALONE, Rank, port_of
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.runs.status import JobState, Queue, Stage
 from vmcjob.scheduler import Answer, Cancelled, Cost, JobPreview, SubmissionOptions
 from vmcjob.scheduler.cancellation import Ending, cancel_jobs
 from vmcjob.scheduler.folders import job_folder, make_job_name
-from vmcjob.status import JobState, Queue, Stage
 from vmcjob.supervisor import Fate
 
 NAME = "fake"

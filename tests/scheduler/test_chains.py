@@ -24,8 +24,8 @@ from vmcjob.cli.submit import plans_again
 from vmcjob.errors import UsageError
 from vmcjob.plan import Plan
 from vmcjob.rundir import END, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.runs.status import State
 from vmcjob.scheduler.records import create_missing, distinct
-from vmcjob.status import State
 from vmcjob.supervisor import Supervisor
 
 __all__ = ["batch", "world"]

@@ -16,10 +16,10 @@ from tests.scheduler.fake import Fake, FakeContext, FakeSystem
 from vmcjob import scheduler
 from vmcjob.plan import Plan, make_plan
 from vmcjob.rundir import RunDir, list_runs
+from vmcjob.runs.status import Row, Stage, State, examine
 from vmcjob.scheduler import Local, Receipt, Slurm, SubmissionOptions
 from vmcjob.scheduler.local import slot_folder
 from vmcjob.spec import parse_spec
-from vmcjob.status import Row, Stage, State, examine
 from vmcjob.supervisor import BatchContext, SlurmJob, Supervisor
 from vmcjob.supervisor.watch import Inbox
 

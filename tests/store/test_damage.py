@@ -19,10 +19,10 @@ from tests.store.reference import (
     rows,
 )
 from vmcjob.errors import StoreError
+from vmcjob.results.table import RunResult, make_table
 from vmcjob.store import Checkpoint, Commit, HartreeFockRecord, Layout, RunStore
 from vmcjob.store.layout import SERIES
 from vmcjob.store.peek import CURE
-from vmcjob.table import RunResult, make_table
 
 
 @pytest.fixture

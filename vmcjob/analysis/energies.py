@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from vmcjob.errors import NotFoundError, RunDirError, UsageError, VmcJobError
-from vmcjob.evaluation import Attempts, attempt_all, share_slopes
+from vmcjob.results.evaluation import Attempts, attempt_all, share_slopes
+from vmcjob.results.table import RunResult, Table, make_table
 from vmcjob.rundir import RunDir, select
+from vmcjob.runs.status import Row, rows
 from vmcjob.spec import JobSpec, load_resolved, science_keys
-from vmcjob.status import Row, rows
-from vmcjob.table import RunResult, Table, make_table
 
 
 def aggregate(

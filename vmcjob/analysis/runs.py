@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vmcjob.columns import Column
 from vmcjob.errors import NotFoundError, StoreError, UsageError
-from vmcjob.frames import to_labelled, to_tree, to_walkers
+from vmcjob.results.frames import to_labelled, to_tree, to_walkers
 from vmcjob.rundir import RunDir, select
 from vmcjob.spec import JobSpec, load_resolved
 from vmcjob.stats import Estimate, estimate
@@ -17,7 +17,7 @@ from vmcjob.store.layout import OBSERVED, Phase
 
 if TYPE_CHECKING:
     from vmcjob.analysis.wavefunction import TrainedWaveFunction
-    from vmcjob.frames import Dataset, DataTree
+    from vmcjob.results.frames import Dataset, DataTree
 
 
 def open_run(path: str | Path, runs: str | Path = "runs") -> "Run":

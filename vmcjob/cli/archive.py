@@ -127,7 +127,7 @@ def _restore(run: "RunDir", choices: Choices) -> Archived:
 
 def _require_finished(run: "RunDir") -> None:
     """RunDirError for a run that may still be running, or that has lost results."""
-    from vmcjob.status import State, examine
+    from vmcjob.runs.status import State, examine
 
     row = examine(run)
     if row.state is not State.FINISHED:

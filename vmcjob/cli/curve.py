@@ -20,11 +20,11 @@ from vmcjob.cli.text import align_facts, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
-    from vmcjob.curve import Fit, Value
     from vmcjob.plot import CurvePoint, Figure
+    from vmcjob.results.curve import Fit, Value
+    from vmcjob.results.table import Row
     from vmcjob.rundir import RunDir
     from vmcjob.spec import JobSpec
-    from vmcjob.table import Row
 
 N_DIATOMIC = 2
 MAX_CURVES = 6  # in one picture, the number of colours
@@ -152,7 +152,7 @@ def _points(rows: "Sequence[Row]", at: Sequence[float]) -> "list[CurvePoint]":
 
 
 def _fit(points: "Sequence[CurvePoint]") -> "tuple[Fit | None, str]":
-    from vmcjob.curve import NoMinimumError, fit
+    from vmcjob.results.curve import NoMinimumError, fit
 
     known = [point for point in points if point.error > 0.0]
     at, energies = [point.at for point in known], [point.energy for point in known]
@@ -173,7 +173,7 @@ class Fragments:
 
 def _limit(fragments: Fragments, molecules: "Sequence[Row]", energies: Energies) -> "Value":
     """The energy of the fragments; UsageError if these are not the atoms of each molecule."""
-    from vmcjob.curve import Value
+    from vmcjob.results.curve import Value
 
     option = "--fragments"
     (reaction,) = read_reactions(option, [fragments.text])
@@ -200,7 +200,7 @@ def _name_of(run: "RunDir") -> str | None:
 
 def _facts(fit: "Fit", limit: "Value | None", charges: tuple[int, ...] | None) -> dict[str, str]:
     """The constants in words, each with its error."""
-    from vmcjob.curve import reduced_mass
+    from vmcjob.results.curve import reduced_mass
 
     facts = {
         "minimum": f"{format_energy(fit.minimum.value, fit.minimum.error)} bohr",

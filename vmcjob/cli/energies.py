@@ -9,13 +9,13 @@ from vmcjob.cli.progress import Progress
 from vmcjob.errors import UsageError, VmcJobError
 
 if TYPE_CHECKING:
-    from vmcjob.evaluation import Evaluated, RunResult, UnusableError
-    from vmcjob.reaction import Reaction
+    from vmcjob.results.evaluation import Evaluated, RunResult, UnusableError
+    from vmcjob.results.reaction import Reaction
+    from vmcjob.results.table import Row as TableRow
+    from vmcjob.results.table import Table
     from vmcjob.rundir import RunDir
+    from vmcjob.runs.status import Row
     from vmcjob.spec import JobSpec
-    from vmcjob.status import Row
-    from vmcjob.table import Row as TableRow
-    from vmcjob.table import Table
 
 Unbalanced = Annotated[
     bool,
@@ -46,10 +46,10 @@ def make_energies(
     With one slope, all runs of a sweep are extrapolated by it.
     """
     from vmcjob.analysis.energies import table_of
-    from vmcjob.evaluation import attempt_all, share_slopes
-    from vmcjob.parallel import default_processes
+    from vmcjob.results.evaluation import attempt_all, share_slopes
+    from vmcjob.results.parallel import default_processes
+    from vmcjob.runs.status import rows
     from vmcjob.scheduler import Watch
-    from vmcjob.status import rows
 
     def attempts(results: "Sequence[RunResult]") -> "Iterator[Evaluated | UnusableError]":
         found = attempt_all(results, n_processes or default_processes())
@@ -71,7 +71,7 @@ class Difference(TypedDict):
 
 def read_reactions(option: str, sums: Sequence[str]) -> "list[Reaction]":
     """What an option asks for; UsageError for what is no sum, before there is anything to add."""
-    from vmcjob.reaction import ReactionError, parse
+    from vmcjob.results.reaction import ReactionError, parse
 
     try:
         return [parse(text) for text in sums]
@@ -87,8 +87,8 @@ def add_up(
     Raises UsageError for a name that has no row, and, unless `unbalanced`, for a sum that does not
     have the same nuclei and electrons on both sides.
     """
-    from vmcjob.judgement import VERDICTS
-    from vmcjob.reaction import Measured, ReactionError
+    from vmcjob.results.reaction import Measured, ReactionError
+    from vmcjob.verdict.judgement import VERDICTS
 
     rows = {row.name: row for row in energies.table.rows}
     known = {name: Measured(row.energy, row.error) for name, row in rows.items()}
@@ -120,7 +120,7 @@ def require_balance(
         rows: the row of each of its names.
         energies: the table that the rows are from.
     """
-    from vmcjob.reaction import imbalance
+    from vmcjob.results.reaction import imbalance
     from vmcjob.spec import composition
 
     advice = "--unbalanced adds it up all the same"

@@ -9,13 +9,13 @@ from vmcjob.errors import NotFoundError
 
 if TYPE_CHECKING:
     from vmcjob.cli.energies import Energies
-    from vmcjob.explain import Facts, RowTrace, RunTrace
+    from vmcjob.results.explain import Facts, RowTrace, RunTrace
     from vmcjob.rundir import RunDir
 
 
 def explain_row(run: "RunDir", energies: "Energies") -> "RowTrace":
     """The derivation of a run's row; NotFoundError, with the reason, if it has no row."""
-    from vmcjob.explain import trace_row
+    from vmcjob.results.explain import trace_row
 
     run_id = run.path.name
     for row in energies.table.rows:
@@ -37,7 +37,7 @@ def explanation_text(trace: "RowTrace") -> str:
 
 
 def _sections(trace: "RowTrace") -> Iterator[str]:
-    from vmcjob.explain import meaning
+    from vmcjob.results.explain import meaning
 
     for run in trace.runs:
         yield from _run_sections(run)
@@ -51,7 +51,7 @@ def _sections(trace: "RowTrace") -> Iterator[str]:
 
 
 def _run_sections(run: "RunTrace") -> Iterator[str]:
-    from vmcjob.explain import meaning
+    from vmcjob.results.explain import meaning
 
     yield _section(f"{run.run_id}: rows of its store", run.rows)
     for name, facts in run.errors.items():

@@ -33,7 +33,7 @@ def export(
     Each run gets a folder; an earlier event file is replaced. Ends with exit code 3 when a run
     could not be exported.
     """
-    from vmcjob.export import require_library
+    from vmcjob.results.export import require_library
 
     require_library()
     chosen = select_runs(selectors, site, runs)
@@ -58,7 +58,7 @@ def export(
 
 def _export(run: "RunDir", folder: Path) -> None:
     """Export one run in any state, up to its last commit."""
-    from vmcjob.export import write_events
+    from vmcjob.results.export import write_events
     from vmcjob.store import RunStore, peek
 
     if not peek.exists(run.store_path):

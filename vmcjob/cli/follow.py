@@ -9,8 +9,8 @@ from typing import Protocol
 from vmcjob.cli.screen import can_redraw, say, shows_colour
 from vmcjob.cli.text import GAP, format_duration, format_energy
 from vmcjob.rundir import RunDir
+from vmcjob.runs.status import Row, State, examine
 from vmcjob.scheduler import Watch
-from vmcjob.status import Row, State, examine
 
 POLL_S = 0.5
 TALK_S = 5.0  # between two plain lines about the same run

@@ -13,8 +13,8 @@ from vmcjob.cli.text import align_facts
 from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
-    from vmcjob.container import Image
-    from vmcjob.image import Facts
+    from vmcjob.apptainer.container import Image
+    from vmcjob.apptainer.image import Facts
 
 MIB = 2**20
 MaybeImage = Annotated[
@@ -56,7 +56,7 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Build an image from a checkout of vmcjob: for CPUs without --gpu."""
-    from vmcjob import image as images
+    from vmcjob.apptainer import image as images
 
     facts = images.build(checkout, image, images.Recipe(is_for_gpus, base, wheels))
     _put_facts(facts, as_json)
@@ -66,7 +66,7 @@ def build(
 @group.command(cls=Command)
 def inspect(image: MaybeImage = None, site: SiteProfile = None, as_json: AsJson = False) -> None:
     """Show an image's sha256, labels and versions, without starting it."""
-    from vmcjob import image as images
+    from vmcjob.apptainer import image as images
 
     _put_facts(images.inspect(_find(image, None, site).path), as_json)
 
@@ -92,7 +92,7 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Check that an image is the pinned one and works."""
-    from vmcjob import image as images
+    from vmcjob.apptainer import image as images
 
     found = _find(image, spec, site)
     if sha256 is not None:
@@ -112,7 +112,7 @@ def _find(path: Path | None, spec_path: Path | None, profile: Path | None) -> "I
 
     A pin belongs to one image, so it does not apply to another named image.
     """
-    from vmcjob.container import Image, find_image
+    from vmcjob.apptainer.container import Image, find_image
     from vmcjob.spec import Container, read_spec
 
     containers = resolve_site(profile, None).container

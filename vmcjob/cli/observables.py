@@ -9,10 +9,10 @@ from vmcjob.cli.text import Cell, format_energy
 
 if TYPE_CHECKING:
     from vmcjob.observables import Quantity
-    from vmcjob.observed import Observation
+    from vmcjob.results.observed import Observation
+    from vmcjob.results.table import Table
+    from vmcjob.runs.status import Row
     from vmcjob.stats import Estimate
-    from vmcjob.status import Row
-    from vmcjob.table import Table
 
 
 class ObservationLine(NamedTuple):
@@ -39,7 +39,7 @@ COLUMNS: "list[TableColumn[ObservationLine]]" = [
 
 def read_observations(table: "Table", runs: "Mapping[str, Row]") -> "list[Observation]":
     """The observables of the runs of each row."""
-    from vmcjob.observed import observe
+    from vmcjob.results.observed import observe
 
     found = []
     for row in table.rows:
@@ -51,7 +51,7 @@ def show_observations(measured: "Sequence[Observation]") -> None:
     """Print a line for each number and each element of a small array; larger ones need --json."""
     if not measured:
         return
-    from vmcjob.observed import MAX_SHOWN
+    from vmcjob.results.observed import MAX_SHOWN
 
     if lines := lines_of(measured):
         put("")
@@ -63,7 +63,7 @@ def show_observations(measured: "Sequence[Observation]") -> None:
 
 def lines_of(measured: "Sequence[Observation]") -> list[ObservationLine]:
     """A line for each number and each element of a small array."""
-    from vmcjob.observed import MAX_SHOWN
+    from vmcjob.results.observed import MAX_SHOWN
 
     small = [one for one in measured if len(one.quantity.estimates) <= MAX_SHOWN]
     return [ObservationLine(one, *element) for one in small for element in one.elements()]
@@ -71,7 +71,7 @@ def lines_of(measured: "Sequence[Observation]") -> list[ObservationLine]:
 
 def say_numbers(quantities: "Mapping[str, Quantity]") -> list[str]:
     """The same lines for one run, as text in a picture."""
-    from vmcjob.observed import Observation
+    from vmcjob.results.observed import Observation
 
     lines = lines_of([Observation("", name, one) for name, one in quantities.items()])
     words = (

@@ -109,8 +109,8 @@ def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Fo
 
 def _plot_one(run: "RunDir", path: Path) -> None:
     from vmcjob.cli.observables import say_numbers
-    from vmcjob.observed import quantities
     from vmcjob.plot import draw_observables, draw_overview, render
+    from vmcjob.results.observed import quantities
 
     write_output(path, render(draw_overview(read_series(run)), path))
     if found := quantities(run.store_path):

@@ -15,8 +15,8 @@ from vmcjob.cli.text import Cell, Column, count, format_duration, format_size
 from vmcjob.errors import UsageError, VmcJobError, combine
 
 if TYPE_CHECKING:
-    from vmcjob.prune import Item, Policy
-    from vmcjob.status import State
+    from vmcjob.runs.status import State
+    from vmcjob.scheduler.prune import Item, Policy
 
 DAY_S = 86400.0
 COLUMNS = [
@@ -57,7 +57,7 @@ def prune(
     stay, unless --state names the runs' state. Live runs and archives are never touched. With
     --archived, run.zarr is removed if it equals its archive.
     """
-    from vmcjob.prune import Policy
+    from vmcjob.scheduler.prune import Policy
 
     root = resolve_root(site, runs).absolute()
     named = frozenset(map(_read_state, states or []))
@@ -82,8 +82,8 @@ def _prune(
     root: Path, selectors: list[str] | None, policy: "Policy", is_dry: bool
 ) -> "tuple[Found, list[VmcJobError]]":
     """Removed items (or items to remove), and errors about the others."""
-    from vmcjob.prune import Kind, remove, require_archived
     from vmcjob.scheduler import queue_lock
+    from vmcjob.scheduler.prune import Kind, remove, require_archived
 
     with nullcontext() if is_dry or not root.is_dir() else queue_lock(root):
         found = _find(root, selectors, policy)
@@ -99,9 +99,9 @@ def _prune(
 def _find(root: Path, selectors: list[str] | None, policy: "Policy") -> Found:
     """The removable items; SchedulerError if SLURM, which knows the live jobs, cannot be asked."""
     from vmcjob import scheduler
-    from vmcjob.prune import find, kept
     from vmcjob.rundir import select
-    from vmcjob.status import rows
+    from vmcjob.runs.status import rows
+    from vmcjob.scheduler.prune import find, kept
 
     chosen = select(root, selectors or [])
     if strangers := [run for run in chosen if run.path.absolute().parent != root]:
@@ -128,8 +128,8 @@ def _treat(
 
 def _read_state(word: str) -> "State":
     """The state that a user names; UsageError if its runs cannot be removed."""
-    from vmcjob.prune import REMOVABLE
-    from vmcjob.status import State
+    from vmcjob.runs.status import State
+    from vmcjob.scheduler.prune import REMOVABLE
 
     found = State.__members__.get(word.upper())
     if found is None or found not in REMOVABLE:

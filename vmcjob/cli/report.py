@@ -33,9 +33,9 @@ from vmcjob.cli.text import Cell, Column, format_time
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
-    from vmcjob.report import Content, CurveFacts, PageTable, Picture, RunFacts
+    from vmcjob.results.report import Content, CurveFacts, PageTable, Picture, RunFacts
     from vmcjob.rundir import RunDir
-    from vmcjob.status import Row
+    from vmcjob.runs.status import Row
 
 MAIN = ("name", "energy", "verdict", "note")
 """Columns of the first table, which every screen has room for."""
@@ -60,7 +60,7 @@ def report(
     key has its curve. Ends with exit code 3 when a run had to be left out or an energy is not
     converged.
     """
-    from vmcjob.report import render
+    from vmcjob.results.report import render
 
     chosen = select_runs(selectors, site, runs)
     if not chosen:
@@ -77,8 +77,8 @@ def report(
 
 
 def _content(energies: Energies, differences: "Sequence[Difference]") -> "Content":
-    from vmcjob.explain import trace_row
-    from vmcjob.report import Content
+    from vmcjob.results.explain import trace_row
+    from vmcjob.results.report import Content
 
     table, runs = energies.table, energies.runs
     columns = table_columns("hartree", table.rows)
@@ -119,7 +119,7 @@ def _content(energies: Energies, differences: "Sequence[Difference]") -> "Conten
 def _curves(energies: Energies) -> "Iterator[CurveFacts]":
     """The curve of each sweep over one key; rows that are no curve have none."""
     from vmcjob.plot import to_svg
-    from vmcjob.report import CurveFacts, Picture
+    from vmcjob.results.report import CurveFacts, Picture
 
     names = dict.fromkeys(row.name.partition(" ")[0] for row in energies.table.rows)
     for name in names:
@@ -135,7 +135,7 @@ def _curves(energies: Energies) -> "Iterator[CurveFacts]":
 
 
 def _page_table(columns: "Sequence[Column]", cells: "Sequence[Sequence[Cell]]") -> "PageTable":
-    from vmcjob.report import PageTable
+    from vmcjob.results.report import PageTable
 
     return PageTable(
         [column.title for column in columns], [[cell.text for cell in line] for line in cells]
@@ -144,7 +144,7 @@ def _page_table(columns: "Sequence[Column]", cells: "Sequence[Sequence[Cell]]") 
 
 def _run(row: "Row") -> "RunFacts":
     """What is said of one run; what cannot be read is left out, the table says why."""
-    from vmcjob.report import RunFacts
+    from vmcjob.results.report import RunFacts
 
     run = row.run
     provenance = run.read_provenance() or {}
@@ -158,9 +158,9 @@ def _run(row: "Row") -> "RunFacts":
 
 def _pictures(run: "RunDir") -> "Iterator[Picture]":
     """Those that `plot` makes, as far as they can be drawn; the table says why if not."""
-    from vmcjob.observed import quantities
     from vmcjob.plot import draw_observables, draw_overview, to_svg
-    from vmcjob.report import Picture
+    from vmcjob.results.observed import quantities
+    from vmcjob.results.report import Picture
 
     with suppress(VmcJobError):
         series = read_series(run)

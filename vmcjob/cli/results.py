@@ -26,11 +26,11 @@ from vmcjob.cli.screen import is_terminal, put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, count, format_energy
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError
-from vmcjob.units import PER_HARTREE, EnergyUnit
+from vmcjob.results.units import PER_HARTREE, EnergyUnit
 
 if TYPE_CHECKING:
-    from vmcjob.explain import RowTrace
-    from vmcjob.table import Row, Table
+    from vmcjob.results.explain import RowTrace
+    from vmcjob.results.table import Row, Table
 
 
 VERDICT_STYLES = {

@@ -99,8 +99,8 @@ def cancel(
 
 def _wait(runs: "list[RunDir]", is_waited: bool) -> "dict[RunDir, str]":
     """Wait until no run will change by itself; the last state of each run."""
+    from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
-    from vmcjob.status import examine
 
     slurm = Watch()
     while is_waited:
@@ -144,8 +144,8 @@ def _job_reader(run: "RunDir", rank: int | None) -> Reader:
 
 def _follow_log(run: "RunDir", read: Reader) -> Iterator[bytes]:
     """A log as it grows, until it is complete."""
+    from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
-    from vmcjob.status import examine
 
     slurm = Watch()
     while True:

@@ -28,8 +28,8 @@ from vmcjob.errors import RunDirError, SpecError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.rundir import Record, RunDir
-    from vmcjob.status import Row
-    from vmcjob.usage import Usage
+    from vmcjob.runs.status import Row
+    from vmcjob.runs.usage import Usage
 
 EVENT_COLUMNS = [
     Column("when"),
@@ -55,8 +55,8 @@ def show(
     With --parts, how long the parts of a training step take on this machine, from the last commit
     on, in percent and in passes of log|psi| over all walkers. Nothing of the run is changed.
     """
+    from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
-    from vmcjob.status import examine
 
     run = select_run(selector, site, runs)
     if parts:
@@ -75,9 +75,9 @@ def show(
 
 def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[str, Any]:  # JSON
     """The output of `show --json`."""
-    from vmcjob.budget import group_of
     from vmcjob.document import Document
-    from vmcjob.usage import spent
+    from vmcjob.runs.budget import group_of
+    from vmcjob.runs.usage import spent
 
     run = row.run
     outcome, submission, script = run.read_outcome(), run.read_submission(), _read_script(run)
@@ -125,7 +125,7 @@ def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterat
 
 def run_facts(row: "Row", record: "Record") -> dict[str, str]:
     """Identity and progress of the run."""
-    from vmcjob.budget import describe, group_of
+    from vmcjob.runs.budget import describe, group_of
 
     outcome, group = row.run.read_outcome(), group_of(row.run)
     energy = format_energy(row.energy, row.error)
@@ -160,8 +160,8 @@ def _format_growth(run: "RunDir") -> str:
 
 def read_usage(row: "Row") -> "Usage | None":
     """The device hours of the run, used and forecast; None if its spec cannot be read."""
+    from vmcjob.runs.usage import usage, work
     from vmcjob.spec import load_resolved
-    from vmcjob.usage import usage, work
 
     run = row.run
     try:

@@ -10,8 +10,8 @@ from vmcjob.errors import ContainerError, UsageError
 if TYPE_CHECKING:
     from vmcjob.plan import Plan
     from vmcjob.site import Containers
-    from vmcjob.software import Versions
     from vmcjob.spec import JobSpec
+    from vmcjob.spec.software import Versions
 
 
 def lacks(plan: "Plan", containers: "Containers | None" = None) -> str | None:
@@ -21,7 +21,7 @@ def lacks(plan: "Plan", containers: "Containers | None" = None) -> str | None:
         plan: what will run.
         containers: the cluster's own; None for this process's Python.
     """
-    from vmcjob import software
+    from vmcjob.spec import software
 
     choosy = [task.spec for task in plan.tasks if software.depends_on_releases(task.spec)]
     reasons = (software.why_not(spec, _versions(spec, containers)) for spec in choosy)
@@ -36,8 +36,8 @@ def require_software(plans: "Sequence[Plan]", containers: "Containers | None") -
 
 def _versions(spec: "JobSpec", containers: "Containers | None") -> "Versions":
     """The releases that a run will find, as far as they are known here."""
-    from vmcjob import software
-    from vmcjob.container import find_image
+    from vmcjob.apptainer.container import find_image
+    from vmcjob.spec import software
 
     image = find_image(spec.container, containers) if containers else None
     return software.installed() if image is None else _versions_in(image.path)
@@ -46,8 +46,8 @@ def _versions(spec: "JobSpec", containers: "Containers | None") -> "Versions":
 @cache
 def _versions_in(image: Path) -> "Versions":
     """The releases in an image; none are known where Apptainer cannot be asked."""
-    from vmcjob import software
-    from vmcjob.image import labels_of
+    from vmcjob.apptainer.image import labels_of
+    from vmcjob.spec import software
 
     try:
         return software.labelled(labels_of(image))

@@ -9,7 +9,7 @@ from vmcjob.cli.text import format_duration
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
-    from vmcjob.usage import Spent
+    from vmcjob.runs.usage import Spent
 
 MB_PER_GB = 1024
 SMALL_SHARE = 0.4  # of what was asked for: less deserves advice
@@ -19,7 +19,7 @@ _OPTION = re.compile(r"^#SBATCH --(mem|cpus-per-task|time)=(\S+)", re.MULTILINE)
 
 def describe_spent(run: "RunDir", script: str | None) -> dict[str, str]:
     """Rows of show: memory, CPUs, time, and advice where much more was asked for than was used."""
-    from vmcjob.usage import spent
+    from vmcjob.runs.usage import spent
 
     submission = run.read_submission()
     used = spent(run.read_attempts(), submission)

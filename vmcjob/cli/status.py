@@ -19,7 +19,7 @@ from vmcjob.errors import UsageError, combine
 
 if TYPE_CHECKING:
     from vmcjob.errors import RunDirError
-    from vmcjob.status import Row
+    from vmcjob.runs.status import Row
 
 WATCH_S = 2.0
 STATE_STYLES = {
@@ -99,9 +99,9 @@ def status(
     ] = False,
 ) -> None:
     """Show how the runs are doing, one line each. Energies are in hartree."""
-    from vmcjob.ancestry import as_trees
+    from vmcjob.runs.ancestry import as_trees
+    from vmcjob.runs.status import rows
     from vmcjob.scheduler import Watch
-    from vmcjob.status import rows
 
     if tree and as_json:
         raise UsageError("--tree is for people; in JSON, spec.train.start_from of show tells")

@@ -116,8 +116,8 @@ def _start(
 ) -> "tuple[Receipt, Preview]":
     """The receipt for the runs of one root; in a dry run, also the jobs of a batch system."""
     from vmcjob import scheduler
-    from vmcjob.notification import why_not_found
     from vmcjob.rundir import LOCAL
+    from vmcjob.runs.notification import why_not_found
 
     backend = scheduler.choose(wanted.site.scheduler, options.is_local)
     if options.is_checked and (backend.name == LOCAL or not options.is_dry):
@@ -144,8 +144,8 @@ def _start(
 
 def _say_budgets(root: Path, groups: "Sequence[Group]") -> None:
     """Print the use of budgets, and budgets that cannot be read."""
-    from vmcjob.budget import describe
     from vmcjob.rundir import find_damaged_groups
+    from vmcjob.runs.budget import describe
 
     for path in find_damaged_groups(root):
         words = "damaged, so no budget limits its runs; remove it and submit their spec again"

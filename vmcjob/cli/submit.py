@@ -134,7 +134,7 @@ def _plan_after(plan: "Plan", root: Path, chosen: "list[RunDir]") -> "Plan":
 def _refuse_active(chosen: "list[RunDir]") -> None:
     """UsageError if something will still happen to one of the runs."""
     from vmcjob import scheduler
-    from vmcjob.status import examine
+    from vmcjob.runs.status import examine
 
     queue = scheduler.look(chosen)
     rows = [examine(run, queue) for run in chosen]
@@ -152,7 +152,7 @@ def _longest(chosen: "list[RunDir]") -> "list[RunDir]":
 def _require_finished(chosen: "list[RunDir]") -> None:
     """UsageError if one of the runs has steps left to do."""
     from vmcjob import scheduler
-    from vmcjob.status import State, examine
+    from vmcjob.runs.status import State, examine
 
     queue = scheduler.look(chosen)
     rows = [examine(run, queue) for run in chosen]

@@ -9,8 +9,8 @@ from vmcjob.cli.screen import say
 from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
+    from vmcjob.results.table import Table
     from vmcjob.rundir import RunDir
-    from vmcjob.table import Table
 
 STDOUT = Path("-")
 HEADER = b"name,runs,n_steps,energy,"  # how a table begins, whatever columns come behind
@@ -61,7 +61,7 @@ def write_table(path: Path, table: "Table") -> None:
 
 def _write_binary(path: Path, table: "Table") -> None:
     """Write a Parquet or netCDF file, first beside its place."""
-    from vmcjob.frames import write_netcdf, write_parquet
+    from vmcjob.results.frames import write_netcdf, write_parquet
 
     unfinished = path.resolve().with_name(f".{path.name}.partial")
     try:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from vmcjob.units import format_energy as format_energy
+from vmcjob.results.units import format_energy as format_energy
 
 GAP = "  "
 NOTE_WIDTH = 12  # a note that could show less is not worth its column

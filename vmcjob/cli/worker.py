@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.rank import Rank
+from vmcjob.protocol.rank import Rank
 
 
 @app.command(cls=Command)

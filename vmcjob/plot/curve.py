@@ -8,8 +8,8 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from vmcjob.curve import Fit, Value
 from vmcjob.plot.style import COLOURS, COLUMN, GREY, line, new_figure, our_style
+from vmcjob.results.curve import Fit, Value
 
 N_DRAWN = 300  # points of a line
 

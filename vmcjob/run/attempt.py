@@ -5,10 +5,8 @@ import math
 from functools import partial
 
 from vmcjob.errors import RunDirError, UsageError
-from vmcjob.evidence import read_walkers
-from vmcjob.judgement import CONVERGED, About, explain, judge, verdict_of
 from vmcjob.observables import columns_of
-from vmcjob.rank import Rank
+from vmcjob.protocol.rank import Rank
 from vmcjob.run.ahead import Steps
 from vmcjob.run.calculation import build, configure_jax, describe_blocks
 from vmcjob.run.heartbeat import HeartbeatWriter
@@ -24,6 +22,8 @@ from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, load_resolved, science_sha256
 from vmcjob.stats import compare_walkers, estimate
 from vmcjob.store import Checkpoint, Layout, RunStore, peek
+from vmcjob.verdict.evidence import read_walkers
+from vmcjob.verdict.judgement import CONVERGED, About, explain, judge, verdict_of
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.phases import Phase as PhaseOfRun

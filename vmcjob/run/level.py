@@ -15,7 +15,7 @@ from vmcjob.run.calculation import AVERAGED
 from vmcjob.run.optimizer import learning_rate
 from vmcjob.run.target import lengths
 from vmcjob.spec import JobSpec
-from vmcjob.verdict import is_level, last_fall
+from vmcjob.verdict.findings import is_level, last_fall
 from vmcjob.vmc.schedule import Plateau
 
 

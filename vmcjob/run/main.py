@@ -9,7 +9,7 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError, VmcJobError
 from vmcjob.protocol import EXIT_CODES
-from vmcjob.rank import ALONE, Rank
+from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.run import programs, startup
 from vmcjob.run.ending import outcome_of
 from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat

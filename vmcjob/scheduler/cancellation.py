@@ -7,10 +7,10 @@ from dataclasses import replace
 
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.rundir import Process, RunDir, Submission
+from vmcjob.runs.status import Queue, Stage, State, examine, heard_of_s
 from vmcjob.scheduler.companions import count_others_at_work, is_through
 from vmcjob.scheduler.queue import look
 from vmcjob.scheduler.receipt import Cancelled
-from vmcjob.status import Queue, Stage, State, examine, heard_of_s
 
 Ending = list[tuple[SchedulerError | None, list[str]]]
 """Jobs that are being ended, and those that are not, with the reason."""

@@ -6,7 +6,7 @@ from graphlib import CycleError, TopologicalSorter
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.plan import Task
 from vmcjob.rundir import END, RESULTS, RunDir
-from vmcjob.status import Queue, State, examine
+from vmcjob.runs.status import Queue, State, examine
 
 
 def waits_of(run: RunDir, task: Task) -> dict[str, str]:

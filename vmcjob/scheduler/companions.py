@@ -6,8 +6,8 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.runs.status import Queue, Row, State, examine
 from vmcjob.scheduler.folders import job_folder
-from vmcjob.status import Queue, Row, State, examine
 
 COMPANIONS = "companions.json"
 """In the folder of a submission: the names of the runs of each job."""

@@ -21,9 +21,9 @@ from vmcjob.errors import SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.runs.status import Queue
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.site import Site
-from vmcjob.status import Queue
 from vmcjob.supervisor import BatchContext
 
 __all__ = ["Answer", "Backend", "Batch", "BatchContext", "Cost", "Handover", "JobPreview"]

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from vmcjob.budget import why_not_begun, why_over
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import LOCAL, Group, RunDir, find_groups
+from vmcjob.runs.budget import why_not_begun, why_over
+from vmcjob.runs.usage import n_devices
 from vmcjob.scheduler.receipt import Skipped
-from vmcjob.usage import n_devices
 
 
 def form_groups(scheduler: str, root: Path, plans: Sequence[Plan]) -> list[Group]:

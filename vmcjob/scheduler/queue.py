@@ -6,8 +6,8 @@ from pathlib import Path
 
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Outcome, RunDir, Submission
+from vmcjob.runs.status import JobState, Queue, Stage
 from vmcjob.scheduler.registry import backends
-from vmcjob.status import JobState, Queue, Stage
 
 REFRESH_S = 10.0  # a cluster's controller is shared: between two looks of one watching process
 

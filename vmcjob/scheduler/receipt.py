@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vmcjob.errors import VmcJobError
 from vmcjob.rundir import RunDir
-from vmcjob.status import Row, State
+from vmcjob.runs.status import Row, State
 
 UNUSABLE = "its directory cannot be used"
 

@@ -8,6 +8,7 @@ from subprocess import Popen
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.runs.status import STALE_S, Queue, Stage, State, examine, heard_of_s
 from vmcjob.scheduler.chain import in_order, waits_of, why_in_vain
 from vmcjob.scheduler.companions import is_through
 from vmcjob.scheduler.contract import Answer, Batch, SubmissionOptions
@@ -32,7 +33,6 @@ from vmcjob.scheduler.records import (
     restore,
 )
 from vmcjob.scheduler.registry import AnyBackend
-from vmcjob.status import STALE_S, Queue, Stage, State, examine, heard_of_s
 
 WITH_OTHERS = "with other options, which it keeps; vmcjob cancel it first to change them"
 HEARD_OF = (

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from vmcjob.errors import RunDirError, VmcJobError
 from vmcjob.plan import Plan
 from vmcjob.rundir import RunDir, list_runs
+from vmcjob.runs.status import examine
 from vmcjob.scheduler.receipt import Receipt, Skipped
 from vmcjob.scheduler.records import distinct
 from vmcjob.spec import JobSpec, beside_science, dump_spec, load_resolved
-from vmcjob.status import examine
 
 
 def take_over(receipt: Receipt, plans: Sequence[Plan], *, is_dry: bool) -> Receipt:

@@ -5,7 +5,7 @@ from enum import Enum, auto
 from pathlib import Path
 from typing import Protocol
 
-from vmcjob.rank import Rank
+from vmcjob.protocol.rank import Rank
 from vmcjob.rundir import RunDir, Submission
 
 

@@ -6,11 +6,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vmcjob.errors import RunDirError
-from vmcjob.notification import notify_job
 from vmcjob.protocol import DEADLINE, STOPPED, as_signal, how_it_ended
-from vmcjob.rank import Rank
+from vmcjob.protocol.rank import Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
 from vmcjob.rundir import SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.runs.notification import notify_job
 from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.memory import HostMemory, find_growth, submit_larger
 from vmcjob.supervisor.policy import (

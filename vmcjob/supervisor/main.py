@@ -14,8 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from vmcjob.budget import BudgetWatch, group_of, why_not_begun
-from vmcjob.container import (
+from vmcjob.apptainer.container import (
     Image,
     environment,
     host_environment,
@@ -23,7 +22,6 @@ from vmcjob.container import (
     without_cache,
 )
 from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
-from vmcjob.notification import notify_job
 from vmcjob.protocol import (
     BUDGET,
     DEADLINE,
@@ -32,9 +30,11 @@ from vmcjob.protocol import (
     as_signal,
     how_it_ended,
 )
-from vmcjob.rank import ALONE, Rank
+from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
 from vmcjob.rundir import RESULTS, Outcome, OutcomeRecord, Process, RunDir, Submission
+from vmcjob.runs.budget import BudgetWatch, group_of, why_not_begun
+from vmcjob.runs.notification import notify_job
 from vmcjob.supervisor.contract import BatchContext, say
 from vmcjob.supervisor.endings import (
     Attempt,

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmcjob.errors import VmcJobError
 from vmcjob.protocol import CANCEL, EXIT_CODES
-from vmcjob.rank import ALONE, Rank
+from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, RunDir, Submission
 from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.main import Supervisor

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmcjob.errors import SchedulerError
-from vmcjob.rank import ALONE, Rank, port_of
+from vmcjob.protocol.rank import ALONE, Rank, port_of
 from vmcjob.resources import wall_time_s
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.supervisor.contract import Fate

@@ -9,6 +9,7 @@ from vmcjob.errors import SchedulerError, UsageError
 from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request
 from vmcjob.rundir import LOCAL, Process, RunDir, Submission
+from vmcjob.runs.status import Queue
 from vmcjob.scheduler.command import python_command
 from vmcjob.scheduler.contract import Answer, SubmissionOptions
 from vmcjob.scheduler.local.cancel import cancel_here
@@ -16,7 +17,6 @@ from vmcjob.scheduler.local.launcher import Order, give_order, start_launcher
 from vmcjob.scheduler.memory import why_too_large
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.spec import Container, Resources
-from vmcjob.status import Queue
 
 
 @dataclass(frozen=True)

@@ -2,10 +2,10 @@
 
 from vmcjob.errors import SchedulerError, VmcJobError
 from vmcjob.rundir import Outcome, Process, RunDir
+from vmcjob.runs.status import examine
 from vmcjob.scheduler.cancellation import ASKED, failed, not_active, workers
 from vmcjob.scheduler.lock import queue_lock
 from vmcjob.scheduler.receipt import Cancelled
-from vmcjob.status import examine
 
 
 def cancel_here(run: RunDir) -> Cancelled:

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import BinaryIO
 
 from vmcjob.errors import RunDirError, SchedulerError
-from vmcjob.notification import notify_run, notify_submission
 from vmcjob.rundir import (
     DISK_FULL,
     Outcome,
@@ -24,10 +23,11 @@ from vmcjob.rundir import (
     list_runs,
 )
 from vmcjob.rundir.process import host_name
+from vmcjob.runs.notification import notify_run, notify_submission
+from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.command import python_command
 from vmcjob.scheduler.local.limits import Limits
 from vmcjob.scheduler.lock import lock_folder, open_lock, queue_lock, try_lock
-from vmcjob.status import State, examine
 from vmcjob.supervisor import note_end
 
 LOG = "launchers.log"

@@ -6,10 +6,10 @@ import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 
-from vmcjob.budget import BudgetWatch, group_of, why_not_begun
 from vmcjob.errors import RunDirError
 from vmcjob.protocol import STOP
 from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir
+from vmcjob.runs.budget import BudgetWatch, group_of, why_not_begun
 from vmcjob.scheduler.lock import queue_lock
 
 log = logging.getLogger("vmcjob")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from vmcjob.container import Image, find_image, refuse_unbindable
+from vmcjob.apptainer.container import Image, find_image, refuse_unbindable
 from vmcjob.errors import SchedulerError
 from vmcjob.plan import Task
 from vmcjob.rundir import RunDir

@@ -13,6 +13,7 @@ from subprocess import Popen
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.runs.status import Queue
 from vmcjob.scheduler.cancellation import cancel_jobs
 from vmcjob.scheduler.companions import write_companions
 from vmcjob.scheduler.contract import Answer, SubmissionOptions
@@ -25,7 +26,6 @@ from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
 from vmcjob.scheduler.slurm.scancel import scancel
 from vmcjob.scheduler.slurm.script import PYTHON, load_submitit, render, requests
 from vmcjob.slurm_environment import clean, is_unclear
-from vmcjob.status import Queue
 
 
 @dataclass(frozen=True)

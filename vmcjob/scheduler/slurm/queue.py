@@ -9,9 +9,9 @@ from contextlib import suppress
 from dataclasses import replace
 
 from vmcjob.rundir import RunDir, Submission
+from vmcjob.runs.status import JobState, Queue, Stage
 from vmcjob.scheduler.slurm import commands, inquiry, jobfiles
 from vmcjob.scheduler.slurm.inquiry import Line, index_of, number_of
-from vmcjob.status import JobState, Queue, Stage
 
 WAITING = {
     "PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_FED", "REQUEUE_HOLD", "RESV_DEL_HOLD",

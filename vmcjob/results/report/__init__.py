@@ -3,7 +3,7 @@
 The content comes as values, and nothing is read here; `vmcjob.plot` draws the pictures.
 """
 
-from vmcjob.report.content import Content, CurveFacts, PageTable, Picture, RunFacts
-from vmcjob.report.page import render
+from vmcjob.results.report.content import Content, CurveFacts, PageTable, Picture, RunFacts
+from vmcjob.results.report.page import render
 
 __all__ = ["Content", "CurveFacts", "PageTable", "Picture", "RunFacts", "render"]

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from vmcjob.errors import VmcJobError
 from vmcjob.rundir import OLD, Group, RunDir, find_groups
-from vmcjob.state import State
-from vmcjob.status import examine
-from vmcjob.usage import S_PER_HOUR, work
+from vmcjob.runs.state import State
+from vmcjob.runs.status import examine
+from vmcjob.runs.usage import S_PER_HOUR, work
 
 LOOK_S = 5.0  # seconds between two checks of a small group's use
 LOOKS_PER_S = 20.0  # histories read per second for a large group

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from vmcjob.columns import Axis, Column
-from vmcjob.optional import load
+from vmcjob.results.optional import load
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from vmcjob.errors import RunDirError
-from vmcjob.observation import heard_of_s, observe, silence_s
 from vmcjob.rundir import (
     DISK_FULL,
     SHORT_OF_MEMORY,
@@ -16,7 +15,8 @@ from vmcjob.rundir import (
     RunDir,
     is_disk_full,
 )
-from vmcjob.state import (
+from vmcjob.runs.observation import heard_of_s, observe, silence_s
+from vmcjob.runs.state import (
     ADVICE,
     DO_WITHOUT,
     ENDINGS,

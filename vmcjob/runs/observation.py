@@ -4,7 +4,7 @@ import time
 from collections.abc import Iterable
 
 from vmcjob.rundir import Heartbeat, Process, RunDir, Submission
-from vmcjob.state import STALE_S, JobState, Observation
+from vmcjob.runs.state import STALE_S, JobState, Observation
 
 
 def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation:

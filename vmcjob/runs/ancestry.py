@@ -6,7 +6,7 @@ from dataclasses import replace
 from vmcjob.document import Document
 from vmcjob.errors import VmcJobError
 from vmcjob.rundir import RunDir
-from vmcjob.status import Row
+from vmcjob.runs.status import Row
 
 BRANCH, LAST, BAR, GAP = "├─ ", "└─ ", "│  ", "   "
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vmcjob.errors import StoreError
-from vmcjob.evidence import read_walkers
-from vmcjob.extrapolation import Extrapolation, share_slope
-from vmcjob.judgement import About, Judgement, judge
-from vmcjob.parallel import ALONE_S, Killed, compute
+from vmcjob.results.parallel import ALONE_S, Killed, compute
 from vmcjob.stats import Estimate, estimate
 from vmcjob.store import RunStore, peek
 from vmcjob.store.layout import Phase
+from vmcjob.verdict.evidence import read_walkers
+from vmcjob.verdict.extrapolation import Extrapolation, share_slope
+from vmcjob.verdict.judgement import About, Judgement, judge
 
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
 NEEDED: Mapping[Phase, tuple[str, ...]] = {

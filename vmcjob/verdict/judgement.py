@@ -5,10 +5,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.extrapolation import Extrapolation, Point, extrapolate
-from vmcjob.spin import NOT_MEASURED, Spin, Spins, judge_spin
 from vmcjob.stats import MIN_INDEPENDENT, Estimate, Walkers, standard_error
-from vmcjob.verdict import (
+from vmcjob.verdict.extrapolation import Extrapolation, Point, extrapolate
+from vmcjob.verdict.findings import (
     CERTAIN,
     MAX_FALL,
     Series,
@@ -18,6 +17,7 @@ from vmcjob.verdict import (
     last_fall,
     trend,
 )
+from vmcjob.verdict.spin import NOT_MEASURED, Spin, Spins, judge_spin
 
 VERDICTS = CONVERGED, UNSETTLED, NOT_YET, SUSPECT = "converged", "unsettled", "not yet", "suspect"
 """From good to bad."""

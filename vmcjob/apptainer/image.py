@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vmcjob.container import Image, digest, host_environment
+from vmcjob.apptainer.container import Image, digest, host_environment
 from vmcjob.errors import ContainerError, NotFoundError
 
 CAP_SYS_RESOURCE = 24  # as in linux/capability.h

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from vmcjob.evaluation import Attempts, Evaluated, RunResult, UnusableError, attempt_all
-from vmcjob.extrapolation import pool_extrapolations, pool_left
-from vmcjob.frames import to_dataframe, to_dataset
-from vmcjob.html import html_table
-from vmcjob.judgement import CONVERGED, by_run, explain, verdict_of
-from vmcjob.naming import tell_apart
-from vmcjob.provenance import summarize
-from vmcjob.spin import pool_spins
+from vmcjob.results.evaluation import Attempts, Evaluated, RunResult, UnusableError, attempt_all
+from vmcjob.results.frames import to_dataframe, to_dataset
+from vmcjob.results.html import html_table
+from vmcjob.results.naming import tell_apart
+from vmcjob.results.provenance import summarize
+from vmcjob.results.units import format_energy
 from vmcjob.stats import Estimate, pool
-from vmcjob.units import format_energy
-from vmcjob.verdict import pool_trends
+from vmcjob.verdict.extrapolation import pool_extrapolations, pool_left
+from vmcjob.verdict.findings import pool_trends
+from vmcjob.verdict.judgement import CONVERGED, by_run, explain, verdict_of
+from vmcjob.verdict.spin import pool_spins
 
 if TYPE_CHECKING:
-    from vmcjob.frames import DataFrame, Dataset
+    from vmcjob.results.frames import DataFrame, Dataset
 
 SCHEMA_VERSION = 1
 UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(

@@ -9,8 +9,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.evidence import above_best_stretch, against_walkers
 from vmcjob.stats import Estimate, Walkers, standard_error
+from vmcjob.verdict.evidence import above_best_stretch, against_walkers
 
 CERTAIN = 3.0
 """Standard errors beyond which a difference is one."""

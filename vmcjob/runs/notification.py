@@ -30,8 +30,8 @@ from vmcjob.rundir import (
     find_groups,
 )
 from vmcjob.rundir.process import host_name
-from vmcjob.state import State
-from vmcjob.status import examine
+from vmcjob.runs.state import State
+from vmcjob.runs.status import examine
 
 MAX_S = 20.0  # below the 30 s that SLURM leaves by default between SIGTERM and SIGKILL
 SCHEMA_VERSION = 1

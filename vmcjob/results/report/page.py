@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from html import escape
 from itertools import count
 
-from vmcjob.html import html_table
-from vmcjob.report.content import Content, CurveFacts, PageTable, Picture, RunFacts
+from vmcjob.results.html import html_table
+from vmcjob.results.report.content import Content, CurveFacts, PageTable, Picture, RunFacts
 
 # Dark where the reader's screen is; on paper light, without what only a screen can unfold. Cells
 # wrap, and a narrow screen has a line for each cell: nothing hides behind a scrollbar.

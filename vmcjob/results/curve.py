@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from vmcjob.units import PER_HARTREE
+from vmcjob.results.units import PER_HARTREE
 
 ELECTRON_MASSES_PER_DALTON = 1822.888486  # CODATA 2018
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import OLD, RunDir, list_runs
+from vmcjob.runs.status import Row, State
 from vmcjob.scheduler import job_folders
-from vmcjob.status import Row, State
 from vmcjob.store.files import archive_of
 
 _UNFINISHED = re.compile(r"\..+\.[0-9a-f]{8}")

@@ -13,7 +13,7 @@ from typing import Any  # messages of protobuf
 import numpy as np
 
 from vmcjob.columns import Column
-from vmcjob.optional import load
+from vmcjob.results.optional import load
 from vmcjob.store import RunStore
 from vmcjob.store.layout import OBSERVED
 

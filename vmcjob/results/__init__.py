@@ -1,0 +1,1 @@
+"""Finished runs to energies, tables, curves, reports and exports."""

@@ -1,0 +1,1 @@
+"""The verdict on a finished run: statistics, state and training."""
