@@ -4,11 +4,12 @@ For notebooks: `open_run`, `open_runs` and `aggregate`. Nothing is imported befo
 used, so that the command starts fast.
 """
 
+from vmcjob.version import __version__
+
 TYPE_CHECKING = False  # as typing's, without importing it
 if TYPE_CHECKING:
     from vmcjob.analysis import aggregate, open_run, open_runs
 
-__version__ = "0.1.0"
 __all__ = ["__version__", "aggregate", "open_run", "open_runs"]
 
 

@@ -7,9 +7,9 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from vmcjob import __version__
 from vmcjob.cli.screen import forgive_encodings, say
 from vmcjob.errors import VmcJobError
+from vmcjob.version import __version__
 
 INTERRUPTED = 130  # as shells report a process that SIGINT ended
 PIPE_CLOSED = 141  # and SIGPIPE

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from vmcjob import __version__
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import make_table
 from vmcjob.cli.curve import draw_sweeps
@@ -31,6 +30,7 @@ from vmcjob.cli.show import provenance_facts, run_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
 from vmcjob.cli.text import Cell, Column, format_time
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
+from vmcjob.version import __version__
 
 if TYPE_CHECKING:
     from vmcjob.results.report import Content, CurveFacts, PageTable, Picture, RunFacts

@@ -9,10 +9,10 @@ from typing import Final
 
 import jax
 
-from vmcjob import __version__
 from vmcjob.protocol import IMAGE_SHA256
 from vmcjob.spec import JobSpec
 from vmcjob.store import Checkpoint
+from vmcjob.version import __version__
 from vmcjob.vmc import ranks
 
 PACKAGES: Final = ("jax", "jaxlib", "flax", "optax", "kfac-jax", "pyscf", "numpy", "zarr")

@@ -9,13 +9,13 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from vmcjob import __version__
 from vmcjob.errors import NotFoundError, RunDirError, UsageError, VmcJobError, combine
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import Record, RunDir, Submission
 from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.queue import look
 from vmcjob.spec import JobSpec, dump_spec, load_resolved, why_no_start
+from vmcjob.version import __version__
 
 log = logging.getLogger("vmcjob")
 
