@@ -1,12 +1,14 @@
 """Which parameters are evaluated: the last ones, their average, or the better of both."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from tests.run.harness import HELIUM, finish, make_run, start
-from vmcjob.run.comparison import Measured, better, measure, n_steps
+from vmcjob.run.comparison import Measured, better, choose, measure, n_steps
 from vmcjob.spec import parse_spec
 from vmcjob.store import RunStore
 
@@ -26,6 +28,21 @@ def test_the_first_quarter_of_a_measurement_does_not_count() -> None:
     found = measure({"energy": energies, "variance": np.full(100, 0.3)})
     assert found.energy == pytest.approx(-1.05, abs=1e-3)
     assert found.variance == 0.3
+
+
+def test_a_notebook_chooses_like_a_job() -> None:
+    """The lower energy, 100 errors away, although its variance is higher; without the first steps.
+
+    Catches a rule of its own for `vmc.run`, like the lower variance whatever the energies are.
+    """
+    wobble = np.tile([1e-4, -1e-4], 20)
+    high, low = np.full(40, -1.10) + wobble, np.full(40, -1.12) + wobble
+    low[:10] = 5.0
+
+    def steps(energies: np.ndarray, variance: float) -> Any:
+        return [SimpleNamespace(energy=energy, variance=variance) for energy in energies]
+
+    assert choose({"last": steps(high, 0.1), "average": steps(low, 0.2)}) == "average"
 
 
 @pytest.mark.parametrize(("parameters", "planned"), [("best", 80), ("average", 0), ("last", 0)])

@@ -59,6 +59,8 @@ def test_a_name_that_is_no_phase_is_refused() -> None:
     """Before anything is computed; a slip of the pen would leave a phase out."""
     with pytest.raises(ValueError, match=r"evalute.*no phases; there are pretrain, warmup, train"):
         next(vmc.run(hydrogen(), {"evalute": 1}))
+    with pytest.raises(ValueError, match="compare needs `choose`"):
+        next(vmc.run(hydrogen(), {"compare": 1}))
 
 
 @pytest.mark.slow

@@ -1,12 +1,13 @@
 """The choice of the parameters to evaluate: those of the last step, or their average."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from vmcjob.spec import JobSpec
 from vmcjob.stats import estimate
+from vmcjob.vmc import StepInfo
 
 STEPS = 40
 """Of the measurement of one candidate, however long the evaluation is: a longer one begins with the
@@ -45,6 +46,16 @@ def better(candidates: Mapping[str, Measured]) -> str:
     if abs(a.energy - b.energy) > CERTAIN * np.hypot(a.error, b.error):
         return first if a.energy < b.energy else second
     return first if a.variance <= b.variance else second
+
+
+def choose(steps: Mapping[str, Sequence[StepInfo]]) -> str:
+    """The name of the candidate that a job evaluates, from the steps of each; for `vmc.run`."""
+    return better({name: measure(_series(infos)) for name, infos in steps.items()})
+
+
+def _series(infos: Sequence[StepInfo]) -> dict[str, np.ndarray]:
+    """The energy and the variance of each step."""
+    return {name: np.array([getattr(i, name) for i in infos]) for name in ("energy", "variance")}
 
 
 def describe(candidates: Mapping[str, Measured]) -> str:

@@ -158,11 +158,6 @@ Choice = Callable[[Mapping[str, Sequence[StepInfo]]], str]
 """From what was measured of each of the `candidates` to the one that is evaluated."""
 
 
-def lower_variance(measured: Mapping[str, Sequence[StepInfo]]) -> str:
-    """The candidate whose local energies scatter less, by the median of its steps."""
-    return min(measured, key=lambda name: np.median([info.variance for info in measured[name]]))
-
-
 PHASES: Final = frozenset(Phase)
 
 
@@ -170,7 +165,7 @@ def run(
     calculation: Calculation,
     steps: Mapping[str, int],
     state: LoopState | None = None,
-    choose: Choice = lower_variance,
+    choose: Choice | None = None,
 ) -> Iterator[Event]:
     """Every step of a run, phase by phase.
 
@@ -179,18 +174,23 @@ def run(
         steps: of each `Phase` or its name; 0 where nothing is said. COMPARE's are those of each
             candidate, and there is nothing to compare where no average is kept.
         state: to begin with, instead of the calculation's own; it is consumed.
-        choose: which of the compared parameters are evaluated.
+        choose: which of the compared parameters are evaluated; a job has
+            `vmcjob.run.comparison.choose`.
 
-    Raises ValueError for a name that is no phase.
+    Raises ValueError for a name that is no phase, and for COMPARE without `choose`.
     """
     if unknown := steps.keys() - PHASES:
         raise ValueError(f"{sorted(unknown)}: no phases; there are {', '.join(Phase)}")
+    if choose is None and steps.get(Phase.COMPARE, 0):
+        raise ValueError("compare needs `choose`, like vmcjob.run.comparison.choose")
     state = calculation.initial_state() if state is None else state
     for phase in Phase:
         if n_steps := steps.get(phase, 0):
             step = calculation.step_of(phase)
-            go_on = _compare(step, state, n_steps, choose) if phase is Phase.COMPARE else None
-            state = yield from go_on or _repeat(phase, step, state, 0, n_steps)
+            if phase is Phase.COMPARE and choose is not None:
+                state = yield from _compare(step, state, n_steps, choose)
+            else:
+                state = yield from _repeat(phase, step, state, 0, n_steps)
         if phase is Phase.PRETRAIN and calculation.pretraining is not None:
             state = calculation.after_pretraining(state)
 
