@@ -23,10 +23,10 @@ import jax
 
 from tests.benchmarks import laplacian
 from tests.benchmarks.optimizers import begin
+from tests.benchmarks.parts import time_step
 from tests.benchmarks.step import placed, prepared
 from tests.fwdlap.networks import NETWORKS, hydrogen_chain
 from vmcjob.run.calculation import build, configure_jax
-from vmcjob.run.parts import time_step
 
 JOBS = [Path("jobs") / f"{name}.toml" for name in ("h2", "lih", "be")]
 PACKAGES = "jax", "jaxlib", "flax", "kfac-jax", "folx"

@@ -24,8 +24,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from tests.benchmarks.parts import fastest
 from vmcjob.run.calculation import build, configure_jax
-from vmcjob.run.parts import fastest
 from vmcjob.spec import JobSpec, read_spec
 from vmcjob.store import RunStore
 from vmcjob.vmc.wavefunction import log_modulus

@@ -34,13 +34,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from tests.benchmarks.memory import Compiling
+from tests.benchmarks.parts import PASS, STEP, Stepping, fastest, parts
 from tests.benchmarks.step import placed
 from tests.collectives import of_compiled
 from tests.run.harness import finish, free_address, make_run, start
 from vmcjob.fwdlap import chunks
 from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.run.calculation import build, configure_jax
-from vmcjob.run.parts import PASS, STEP, Stepping, fastest, parts
 from vmcjob.rundir import RunDir
 from vmcjob.spec import JobSpec, dump_spec, parse_spec
 from vmcjob.store import RunStore

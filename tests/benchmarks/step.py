@@ -3,7 +3,7 @@
     python -m tests.benchmarks.step jobs/lih.toml --walkers 256 --rounds 30
 
 The step itself moves on, from the spec's own start, so that its parameters are trained ones. What
-the floor is made of, `vmcjob.run.parts` says; of a run, `vmcjob show --parts` shows the same.
+the floor is made of, `tests.benchmarks.parts` says.
 """
 
 import argparse
@@ -12,8 +12,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from tests.benchmarks.optimizers import begin
+from tests.benchmarks.parts import time_step
 from vmcjob.run.calculation import build, configure_jax
-from vmcjob.run.parts import time_step
 from vmcjob.spec import JobSpec, read_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState

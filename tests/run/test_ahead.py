@@ -1,4 +1,4 @@
-"""Programs of later phases are compiled while pretraining is at work."""
+"""The training step is compiled while an earlier phase is at work."""
 
 import signal
 from collections.abc import Callable, Iterator
@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from threading import Event, current_thread
+from threading import current_thread
 from typing import Any
 
 import jax
@@ -16,11 +16,9 @@ import numpy as np
 import pytest
 
 from tests.run.harness import HELIUM, make_run, signal_when, start
-from vmcjob.run import ahead, executables
+from vmcjob.run import ahead
 from vmcjob.run.ahead import Steps
 from vmcjob.run.calculation import build, make_system
-from vmcjob.run.programs import COMPILER
-from vmcjob.run.stop import StopRequest
 from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LoopState
@@ -105,58 +103,15 @@ def test_programs_are_made_before_there_is_anything_to_pretrain_to(pretrained):
     """Hartree-Fock takes a while, and what comes after it depends on the orbitals alone."""
     alone = replace(pretrained, pretraining=None, arrangements=())
     with compilations_of("compile_0") as before:
-        steps = Steps.before_all(alone, {Phase.PRETRAIN, Phase.TRAIN}, StopRequest())
+        steps = Steps.before_all(alone, {Phase.PRETRAIN, Phase.TRAIN})
         state = pretrained.initial_state()
         state, _ = steps.step_of(pretrained, Phase.PRETRAIN, state)(state, jnp.asarray(0))
         state = pretrained.after_pretraining(state)
         train = steps.step_of(pretrained, Phase.TRAIN, state)
-    assert len(whole(before)) == 1  # nothing is warmed up
+    assert len(whole(before)) == 1  # the training step alone
     state, info = train(state, jnp.asarray(0))
     assert devices.unreplicate(info).is_finite
     assert pretrained.identity == alone.identity
-
-
-def test_the_first_program_is_traced_before_anything_else_is(pretrained, monkeypatch):
-    """It takes longest to compile, and who traces holds up who traces."""
-    lower, begun, order = ahead.StepOfPhase.lower, Event(), []
-
-    def lower_late(step: ahead.StepOfPhase, state: LoopState) -> Any:
-        begun.wait(1.0)  # whoever does not wait is here first
-        lowered = lower(step, state)
-        order.append(step.name)
-        return lowered
-
-    monkeypatch.setattr(ahead.StepOfPhase, "lower", lower_late)
-    alone = replace(pretrained, identity="")  # finds none that is kept
-    steps = Steps.before_all(alone, {Phase.TRAIN}, StopRequest())
-    order.append("returned")
-    begun.set()
-    state = alone.after_pretraining(alone.initial_state())
-    state, _ = steps.step_of(alone, Phase.TRAIN, state)(state, jnp.asarray(0))
-    assert order == ["train", "returned"]
-    assert np.isfinite(devices.gather(state.chain.r)).all()
-
-
-def test_a_program_whose_turn_has_not_come_is_not_waited_for(pretrained, monkeypatch):
-    """Warming up comes before training, and is compiled sooner than training."""
-    end, state = Event(), pretrained.initial_state()
-    lower = ahead.StepOfPhase.lower
-
-    def lower_later(step: ahead.StepOfPhase, state: LoopState) -> Any:
-        if current_thread().name.startswith(COMPILER):
-            end.wait(60.0)
-        return lower(step, state)
-
-    monkeypatch.setattr(ahead.StepOfPhase, "lower", lower_later)
-    steps = Steps.during(pretrained, Phase.PRETRAIN, state)
-    try:
-        state = pretrained.after_pretraining(state)
-        warm_up = steps.step_of(pretrained, Phase.WARMUP, state)
-        state, _ = warm_up(state, jnp.asarray(0))
-        assert not end.is_set()
-    finally:
-        end.set()
-    assert np.isfinite(devices.gather(state.chain.r)).all()
 
 
 def test_what_is_compiled_ahead_computes_the_same(pretrained):
@@ -179,25 +134,24 @@ def test_what_is_compiled_ahead_computes_the_same(pretrained):
 
 
 @pytest.mark.parametrize(
-    ("current", "later"),
+    ("current", "n_ranks", "begun"),
     [
-        (Phase.PRETRAIN, {Phase.WARMUP, Phase.TRAIN}),
-        (Phase.WARMUP, {Phase.TRAIN}),
-        (Phase.TRAIN, set()),
-        (Phase.EVALUATE, set()),
+        (Phase.PRETRAIN, 1, [Phase.TRAIN]),
+        (Phase.WARMUP, 1, [Phase.TRAIN]),
+        (Phase.WARMUP, 2, []),  # ranks have to compile in step
+        (Phase.TRAIN, 1, []),
+        (Phase.EVALUATE, 1, []),
     ],
 )
-def test_only_what_comes_before_the_first_training_step_is_compiled(
-    pretrained, monkeypatch, current, later
+def test_only_a_training_that_is_to_come_is_compiled(
+    pretrained, monkeypatch, current, n_ranks, begun
 ):
+    """A program that is not needed would take a processor from the phase at work."""
     asked = []
     counted = Counted(pretrained, asked)
+    monkeypatch.setattr(ahead.ranks, "count", lambda: n_ranks)
     Steps.during(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
-    assert set(asked) == later
-    asked.clear()
-    monkeypatch.setattr(executables.ranks, "count", lambda: 2)
-    Steps.during(counted, current, pretrained.initial_state())  # pyright: ignore[reportArgumentType]
-    assert asked == []
+    assert asked == begun
 
 
 @dataclass(frozen=True)
@@ -216,16 +170,16 @@ class Counted:
 
 
 def test_a_program_that_cannot_be_compiled_ahead_is_met_by_the_step_itself(pretrained, monkeypatch):
-    lower = ahead.StepOfPhase.lower
+    """Memory may be short beside pretraining, and enough for training alone."""
 
-    def fail(step: ahead.StepOfPhase, state: LoopState) -> Any:
-        if current_thread().name.startswith(COMPILER):
+    class Failing:
+        def compile(self, _options: object) -> None:
             raise MemoryError
-        return lower(step, state)
 
-    monkeypatch.setattr(ahead.StepOfPhase, "lower", fail)
     state = pretrained.after_pretraining(pretrained.initial_state())
-    steps = Steps.during(pretrained, Phase.WARMUP, state)
+    with monkeypatch.context() as patched:
+        patched.setattr(ahead.StepOfPhase, "lower", lambda _step, _state: Failing())
+        steps = Steps.during(pretrained, Phase.WARMUP, state)
     state, info = steps.step_of(pretrained, Phase.TRAIN, state)(state, jnp.asarray(0))
     assert devices.unreplicate(info).is_finite
 
@@ -246,32 +200,28 @@ ENDLESS = """
 import sys
 import threading
 from pathlib import Path
-from vmcjob.run.executables import Traced
 from vmcjob.run.programs import COMPILER
-from vmcjob.vmc.loop import StepOfPhase
-owner, name = {"traced": (StepOfPhase, "lower"), "compiled": (Traced, "ready")}[sys.argv.pop(1)]
-method = getattr(owner, name)
+from jax.stages import Lowered
+compile = Lowered.compile
 def work_elsewhere(*arguments):
     if threading.current_thread().name.startswith(COMPILER):
         Path(sys.argv[-1], "is_at_it").touch()
         threading.Event().wait()
-    return method(*arguments)
-setattr(owner, name, work_elsewhere)
+    return compile(*arguments)
+Lowered.compile = work_elsewhere
 from vmcjob.__main__ import main
 main()
 """
 
 
-@pytest.mark.parametrize("state", ["traced", "compiled"])
-def test_a_run_that_is_stopped_waits_for_no_program(tmp_path: Path, state: str) -> None:
+def test_a_run_that_is_stopped_waits_for_no_program(tmp_path: Path) -> None:
     """Its outcome is written: whoever begins it again must find nobody at it."""
     run = make_run(tmp_path, HELIUM.replace("[pretrain]\nsteps = 0", "[pretrain]\nsteps = 500000"))
-    worker = start(run, program=("-c", ENDLESS, state, "run"))
+    worker = start(run, program=("-c", ENDLESS, "run"))
 
     def is_at_it() -> bool:
         beat = run.read_heartbeat()
-        fits = beat is not None and beat.phase == "pretrain"
-        return (run.path / "is_at_it").exists() and (fits or state == "traced")
+        return (run.path / "is_at_it").exists() and beat is not None and beat.phase == "pretrain"
 
     assert signal_when(worker, signal.SIGTERM, is_at_it) == 75
     outcome = run.read_outcome()

@@ -4,13 +4,10 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
-from vmcjob.cli.parts import show_parts
 from vmcjob.cli.screen import draw_table, put_drawn, put_json
 from vmcjob.cli.spent import describe_spent
 from vmcjob.cli.status import format_step, row_document
@@ -45,23 +42,13 @@ def show(
     selector: Selector,
     site: SiteProfile = None,
     runs: RunsRoot = None,
-    parts: Annotated[
-        bool, typer.Option("--parts", help="Time a training step here: where its time goes.")
-    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show all about one run: attempts, versions, spec, script.
-
-    With --parts, how long the parts of a training step take on this machine, from the last commit
-    on, in percent and in passes of log|psi| over all walkers. Nothing of the run is changed.
-    """
+    """Show all about one run: attempts, versions, spec, script."""
     from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
 
     run = select_run(selector, site, runs)
-    if parts:
-        show_parts(run, as_json=as_json)
-        return
     slurm = Watch()
     row, record = examine(run, slurm.look([run])), run.read_record()
     errors: list[VmcJobError] = [slurm.error] if slurm.error else []

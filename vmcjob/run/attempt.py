@@ -50,7 +50,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     spec = read_own_spec(run_dir)
     configure_jax(spec.numerics)
     start = read_start(run_dir, spec)
-    steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec, stop)
+    steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
     fitted = recorded_start(store) if spec.pretrain.steps else None
     make_calculation = partial(build, start=fitted)
@@ -71,10 +71,10 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     return "; ".join(said)
 
 
-def _begin_steps(spec: JobSpec, stop: StopRequest) -> Steps:
-    """Of a run that begins, before Hartree–Fock: programs for its steps do not depend on that."""
+def _begin_steps(spec: JobSpec) -> Steps:
+    """The steps of a new run; the training step is compiled while Hartree–Fock is solved."""
     planned = {PhaseOfRun(phase) for phase, n_steps in steps_of(spec).items() if n_steps}
-    return Steps.before_all(build(spec), planned, stop)
+    return Steps.before_all(build(spec), planned)
 
 
 def _verdict(store: RunStore, spec: JobSpec, run_id: str) -> str:

@@ -8,7 +8,6 @@ import jax
 from vmcjob import observables
 from vmcjob import spec as jobspec
 from vmcjob.errors import UsageError
-from vmcjob.run import executables
 from vmcjob.run.optimizer import make_optimizer, make_rule, require_optimizer
 from vmcjob.run.rollback import FIRST_TRY, RetryPolicy
 from vmcjob.vmc import devices
@@ -82,7 +81,6 @@ def build(
         observing=_observing(spec.evaluate),
     )
     pretraining = _pretraining(spec, ansatz, start, policy) if start else None
-    identity = executables.identity(spec, policy)
     return Calculation(
         vmc=vmc,
         system=system,
@@ -91,8 +89,7 @@ def build(
         width=spec.sampler.width,
         pretraining=pretraining,
         arrangements=_arrangements(spec, system, start),
-        identity=identity,
-        once=partial(executables.once, identity),
+        identity=repr((jobspec.science(spec), policy)),
     )
 
 

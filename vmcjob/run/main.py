@@ -1,6 +1,5 @@
 """One attempt at one run, from its lock to its outcome and exit code; imports JAX in between."""
 
-import gc
 import logging
 import os
 import sys
@@ -181,7 +180,6 @@ def _outcome(
         startup.import_jax(_spec_at(run_dir))
         from vmcjob.run.attempt import attempt, join
 
-        gc.freeze()  # modules stay: to look for garbage in them takes a tenth of a start
         join(rank)
         startup.find_devices()
         message = attempt(run_dir, stop, heartbeat)

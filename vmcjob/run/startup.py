@@ -1,6 +1,5 @@
 """JAX's start: whatever goes wrong there is told in a sentence, not in the words of a library."""
 
-import ctypes
 import importlib
 import os
 from importlib import metadata
@@ -16,10 +15,6 @@ in a thread of the pool, for others of the pool to do their parts: where as many
 as there are threads, all wait for ever. On two processors a run hung in two batches that did not
 depend on each other. More threads than processors cost up to a third of a step's time."""
 MAX_ELIMINATED = 16  # as in `fwdlap.elimination`: rows of matrices that are not LAPACK's
-
-KEPT: Final = ((-4, 0), (-1, 2**31 - 1))
-"""Options of glibc's mallopt, as in its malloc.h: M_MMAP_MAX, pieces apart from the heap, and
-M_TRIM_THRESHOLD, bytes at the end of the heap that may lie idle."""
 
 XLA_FLAGS: Final = "XLA_FLAGS"
 
@@ -73,7 +68,6 @@ def settle_libraries(spec: JobSpec | None = None) -> None:
         spec: of the job that this process is for, if it is known.
     """
     _settle_threads(MANY_THREADS if spec is None or _has_waiting(spec) else MIN_THREADS)
-    _settle_memory()
     _settle_compiler()
 
 
@@ -95,20 +89,6 @@ def _settle_threads(at_least: int) -> None:
     os.environ.setdefault("NPROC", str(max(at_least, processors)))
     # OpenBLAS's own threads wait at full speed for the next factorisation, and keep XLA's waiting.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-
-
-def _settle_memory() -> None:
-    """Keep memory that a step has used for the next one, where the C library is glibc.
-
-    It would give large pieces back at once, and the system hands out no page without clearing it:
-    up to a tenth of a step.
-    """
-    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
-        return
-    library = ctypes.CDLL(None)
-    if hasattr(library, "mallopt"):
-        for option, value in KEPT:
-            library.mallopt(option, value)
 
 
 def _settle_compiler() -> None:

@@ -36,10 +36,6 @@ class Phase(StrEnum):
     EVALUATE = "evaluate"  # energies and observables are measured
 
 
-Once = Callable[[Callable[..., Any]], Callable[..., Any]]
-"""What makes a program of a function that is called once."""
-
-
 @dataclass(frozen=True)
 class Calculation:
     """The VMC to do, and how it begins."""
@@ -51,8 +47,7 @@ class Calculation:
     width: float  # bohr, initial
     pretraining: Pretraining | None = None
     arrangements: Sequence[Sequence[Home]] = ()  # walkers' starts, by turns, if Hartree-Fock knows
-    identity: str = ""  # calculations that share one have the same programs; "": not known
-    once: Once = devices.run_once
+    identity: str = ""  # calculations that share one have the same steps
 
     @property
     def energy_bound(self) -> float:
@@ -91,8 +86,10 @@ class Calculation:
         return devices.on_each(LoopState(params, memory, chain, average))
 
     def begun(self) -> tuple[Params, Array]:
-        """What `begin` computes, by a program that is made once."""
-        return self.once(self.begin)(stream_key(self.vmc.seed, Stream.INITIAL), self.vmc.nuclei)
+        """What `begin` computes, by one program."""
+        return devices.run_once(self.begin)(
+            stream_key(self.vmc.seed, Stream.INITIAL), self.vmc.nuclei
+        )
 
     def begin(self, key: Array, nuclei: Nuclei) -> tuple[Params, Array]:
         """Parameters, and normal deviates for the walkers' places: one program for all of it."""
