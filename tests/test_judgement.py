@@ -93,6 +93,18 @@ def test_a_training_that_nobody_can_judge_is_unsettled() -> None:
     assert "nobody can tell whether its training has come to rest" in words_of(*found)
 
 
+def test_a_large_error_excuses_no_training(monkeypatch) -> None:
+    """With an error of 1 mHa, the training's end is known within some 11 mHa: it may still fall.
+
+    Its variance is level, and says nothing of what is left either. Catches a limit in error bars alone, which such a run keeps at any size of its error.
+    """
+    monkeypatch.setattr("tests.test_judgement.LAST", 0.5)
+    for seed in range(10):
+        end = {name: x[-N:] for name, x in training(seed, slope=0.0, n=5 * N).items()}
+        found = judged(end, evaluation(seed, slope=0.0))
+        assert verdict_of(*found) == "unsettled"
+
+
 def test_a_wrong_spin_is_suspect_and_named() -> None:
     s2 = np.full(N, np.nan)
     s2[9::10] = np.random.default_rng(0).normal(0.82, 0.1, N // 10)

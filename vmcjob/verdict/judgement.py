@@ -31,6 +31,9 @@ MAX_NOISE = 15.0
 """Errors of the energy within which a training's end is known to be at rest, where the energies of
 its steps scatter too much to tell 1.6 mHa. A right run of as many steps of training as of
 evaluation knows it within 12, as a line through the last fifth of the training has that error."""
+MAX_UNKNOWN = 5e-3
+"""In hartree, about three times 1.6 mHa: a training that may still fall by more is not called at
+rest, however large the error of the energy is."""
 MAX_DISTANCE = 10.0
 """In bohr: the mean distance of the outermost electron from its nearest nucleus. Bound atoms and
 anions of the first three rows are below; an electron that nothing binds drifts away."""
@@ -119,7 +122,7 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
         yield f"{words}, as far as noise lets tell"
         return
     _, error = last_fall(energies)
-    if not CERTAIN * error <= max(MAX_LEFT, MAX_NOISE * energy.error):
+    if not CERTAIN * error <= min(MAX_UNKNOWN, max(MAX_LEFT, MAX_NOISE * energy.error)):
         if not np.isfinite(error):
             yield "nobody can tell whether its training has come to rest"
             return
