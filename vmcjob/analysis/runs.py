@@ -45,8 +45,8 @@ def open_run(path: str | Path, runs: str | Path = "runs") -> "Run":
 def open_runs(pattern: str | Path = "runs/*") -> "list[Run]":
     """All runs whose directories match a glob and which have results, as a table has its rows.
 
-    In the order of their names, then along the sweep, then by seed. Raises NotFoundError where
-    there is none.
+    In the order of their names, then along the sweep, then by seed. Raises NotFoundError if no
+    run matches.
     """
     found = [RunDir(Path(name)) for name in glob(str(pattern))]
     chosen = [run for run in found if run.exists and run.has_results]
@@ -57,7 +57,7 @@ def open_runs(pattern: str | Path = "runs/*") -> "list[Run]":
 
 
 def _position(run: RunDir) -> tuple[object, ...]:
-    """Where a run belongs among others: numbers of a sweep in numeric order, before words."""
+    """Return the sort key of a run: numbers of a sweep in numeric order, before words."""
     record = run.read_record()
     point = [
         (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")

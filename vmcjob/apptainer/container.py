@@ -61,7 +61,7 @@ class Image:
         )
 
     def require_unchanged(self, submitted: str) -> None:
-        """ContainerError unless the file still is what it was when the run was submitted."""
+        """Raise ContainerError if the file has changed since the run was submitted."""
         if (found := digest(self.path)) != submitted:
             raise ContainerError(
                 f"{self.path}: has changed since the run was submitted: its sha256 was "

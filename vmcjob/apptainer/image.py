@@ -60,7 +60,7 @@ def build(checkout: Path, target: Path, recipe: Recipe) -> Facts:
 
 
 def inspect(path: Path) -> Facts:
-    """Digest, size and labels of an image; ContainerError or NotFoundError if there is none."""
+    """Digest, size and labels of an image; ContainerError or NotFoundError without one."""
     _require(path)
     sha256 = digest(path.absolute())
     return Facts(path, sha256, path.stat().st_size, labels_of(path))

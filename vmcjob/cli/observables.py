@@ -70,7 +70,7 @@ def lines_of(measured: "Sequence[Observation]") -> list[ObservationLine]:
 
 
 def say_numbers(quantities: "Mapping[str, Quantity]") -> list[str]:
-    """The same lines for one run, as text in a picture."""
+    """Return the lines of one run, as text in a picture."""
     from vmcjob.results.observed import Observation
 
     lines = lines_of([Observation("", name, one) for name, one in quantities.items()])

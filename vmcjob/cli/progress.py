@@ -23,7 +23,7 @@ class Progress:
         self._is_seen = can_redraw(sys.stderr)
 
     def over(self, items: Iterable[Item]) -> Generator[Item, None, None]:
-        """The same items, while the line counts them."""
+        """Yield the items, while the line counts them."""
         start = time.monotonic()
         due = start + PATIENCE_S
         try:

@@ -157,7 +157,7 @@ def _run(row: "Row") -> "RunFacts":
 
 
 def _pictures(run: "RunDir") -> "Iterator[Picture]":
-    """Those that `plot` makes, as far as they can be drawn; the table says why if not."""
+    """Draw the pictures that `plot` makes; if one cannot be drawn, the table gives the reason."""
     from vmcjob.plot import draw_observables, draw_overview, to_svg
     from vmcjob.results.observed import quantities
     from vmcjob.results.report import Picture

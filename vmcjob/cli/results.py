@@ -220,7 +220,7 @@ def aggregate(
 
 
 def _require_one_output(output: Path | None, explained: str | None, as_json: bool) -> None:
-    """UsageError for options of which one would be ignored."""
+    """Raise UsageError if two options exclude each other."""
     if output == STDOUT and as_json:
         raise UsageError("-o - and --json both want standard output; choose one")
     if output is not None and explained is not None:

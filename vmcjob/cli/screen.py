@@ -47,7 +47,7 @@ def say(text: str, style: str = "") -> None:
 
 
 def is_terminal(stream: TextIO | None) -> bool:
-    """Whether a stream is a terminal; a closed stream is None, and not a terminal."""
+    """Whether a stream is a terminal; a closed stream (None) is not."""
     return stream is not None and stream.isatty()
 
 

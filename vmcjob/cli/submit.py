@@ -113,8 +113,8 @@ def resume(
 def rerun(selectors: SomeSelectors, options: CommandOptions) -> None:
     """Begin runs anew, from their first step.
 
-    What they had is put aside, whole, in a directory below .old of the runs root. Their own
-    directories say what they compute. Runs that are queued or running are refused.
+    Earlier results are moved to a directory below .old of the runs root. The run directories
+    contain the specs. Runs that are queued or running are refused.
     """
     chosen = select_runs(selectors, options.site, options.runs)
     _refuse_active(chosen)
@@ -122,7 +122,7 @@ def rerun(selectors: SomeSelectors, options: CommandOptions) -> None:
 
 
 def _plan_after(plan: "Plan", root: Path, chosen: "list[RunDir]") -> "Plan":
-    """The plan, of which nothing begins before the chosen runs have finished."""
+    """The plan, whose runs begin after the chosen runs have finished."""
     for run in chosen:
         if run.path.absolute().parent != root.absolute():
             where = f"is not in {root}, where the new runs are to be"
@@ -144,7 +144,7 @@ def _refuse_active(chosen: "list[RunDir]") -> None:
 
 
 def _longest(chosen: "list[RunDir]") -> "list[RunDir]":
-    """Without runs that others of them have gone on from already."""
+    """The chosen runs without those that another chosen run continues."""
     continued = {run.continues for run in chosen}
     return [run for run in chosen if run.path.name not in continued]
 

@@ -19,7 +19,7 @@ FORMATS: Final = ("png", "svg", "pdf")
 COLUMN: Final = 3.375  # inches, of one column of a journal of the American Physical Society
 PAGE: Final = 7.0  # of both
 DPI: Final = 300
-# Okabe and Ito (2008), dark ones first; yellow is left out, for it is faint on white.
+# Okabe and Ito (2008), dark ones first, without yellow, which is faint on white.
 COLOURS: Final = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#000000")
 # Beyond the colours there are, lines differ by these as well.
 DASHES: Final = ("-", "--", "-.", ":")

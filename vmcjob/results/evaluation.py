@@ -82,7 +82,7 @@ def attempt_all(
 
 
 def share_slopes(attempts: Attempts) -> Attempts:
-    """The same with one slope for the extrapolations of each sweep.
+    """Return the attempts, with one slope for the extrapolations of each sweep.
 
     Runs are of one sweep that differ in their seed and in the point of the sweep alone.
     """

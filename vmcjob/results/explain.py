@@ -34,7 +34,7 @@ class RunTrace:
     rows: Facts  # what was read
     errors: Mapping[
         str, Mapping[str, float]
-    ]  # by method: the error, what it is widened by, and the result
+    ]  # by method: the error, the factor that widens it, and the result
     chosen: str  # the method whose result is the error: the largest
     estimate: Estimate
 
@@ -52,7 +52,7 @@ class RowTrace:
 
 
 def trace_row(name: str, stores: Mapping[str, Path], verdict: str = "", why: str = "") -> RowTrace:
-    """Of a row of a table; StoreError if a store cannot be read.
+    """Trace the energy of a row of a table; StoreError if a store cannot be read.
 
     Args:
         name: of the row.
@@ -69,7 +69,7 @@ def trace_row(name: str, stores: Mapping[str, Path], verdict: str = "", why: str
 
 
 def trace_run(run_id: str, path: Path) -> RunTrace:
-    """Of one run's evaluation."""
+    """Trace the energy of one run's evaluation."""
     store = RunStore.open(path, run_id=run_id)
     series = store.series("evaluate")
     energies = series["energy"]

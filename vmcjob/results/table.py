@@ -67,7 +67,7 @@ class Row:
     wall_time_s: float  # of all runs
     extrapolated: float | None  # to no variance, hartree; beside the energy, never in its place
     extrapolated_error: float | None  # hartree
-    not_extrapolated: str  # why there is none, else empty
+    not_extrapolated: str  # the reason if not extrapolated, else empty
     training_slope: float | None  # of the last fifth of training, hartree per 1000 steps
     training_slope_error: float | None
     verdict: str  # "converged", "unsettled", "not yet" or "suspect"; see `judgement`
@@ -269,7 +269,7 @@ def _label(run: RunResult) -> str:
 
 
 def _position(group: Sequence[Evaluated]) -> tuple[str, list[tuple[bool, float, str]]]:
-    """Where a row belongs: by name, then along the sweep, numbers in numeric order."""
+    """Return the sort key of a row: name, then the sweep, numbers in numeric order."""
     run = group[0].run
     return run.name, [
         (True, 0.0, value) if isinstance(value, str) else (False, float(value), "")

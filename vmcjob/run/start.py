@@ -105,13 +105,13 @@ class LateHartreeFock:
     """
 
     def __init__(self, spec: JobSpec, store: RunStore | Replica) -> None:
-        """Nothing is due on other ranks than the first, and where the store has it already."""
+        """Only the first rank has work to do, and only if the store lacks the solution."""
         self._spec, self._store = spec, None
         if isinstance(store, RunStore) and not spec.pretrain.steps:
             self._store = store if store.hartree_fock() is None else None
 
     def solve(self) -> None:
-        """Solve it and keep it, if that is due; once, for where there is none, nobody finds one."""
+        """Solve Hartree–Fock and keep the solution, if that is due; later calls do nothing."""
         if self._store is None or not any(self._store.n_committed.values()):
             return
         if record := hartree_fock_to_compare(self._spec):

@@ -1,4 +1,4 @@
-"""Where a run stands; its state as flat named arrays, the form of a checkpoint, and back."""
+"""Convert the state of a run to flat named arrays, the form of a checkpoint, and back."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ TALLY = "tally"
 
 @dataclass
 class Position:
-    """Where a run stands: the phase, the steps done in it, the state after them."""
+    """The position of a run: the phase, the steps done in it, the state after them."""
 
     phase: Phase
     step: int

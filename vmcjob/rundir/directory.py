@@ -101,7 +101,7 @@ class RunDir(RunJournal):
 
     @classmethod
     def open(cls, path: Path) -> "RunDir":
-        """An existing run directory; NotFoundError if there is none."""
+        """An existing run directory; NotFoundError if `path` is not one."""
         run_dir = cls(path)
         if not run_dir.exists:
             reason = "is not a run directory" if os.path.isdir(path) else "there is no such run"

@@ -159,7 +159,7 @@ class RunJournal(RunResults):
         return outcome.outcome if submission.has_come_to(outcome) else None
 
     def reserve(self) -> None:
-        """Reserve disk space for the outcome; RunDirError if there is none left."""
+        """Reserve disk space for the outcome; RunDirError if the disk is full."""
         replace_file(self.reserve_path, os.urandom(RESERVE_BYTES // 2).hex())
 
     def release(self) -> None:

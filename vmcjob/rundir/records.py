@@ -36,7 +36,7 @@ class Phase(StrEnum):
 
 
 class Outcome(StrEnum):
-    """How an attempt ended. There is none if a worker could not write it."""
+    """How an attempt ended. A worker that was killed leaves no outcome."""
 
     FINISHED = "FINISHED"
     PREEMPTED = "PREEMPTED"
@@ -148,7 +148,7 @@ class Heartbeat:
 
 @dataclass(frozen=True, kw_only=True)
 class Cancellation:
-    """cancel.json: the run is cancelled for now; `pid` is None if no worker had to be stopped."""
+    """cancel.json: the run is cancelled for now; without a worker to stop, `pid` is None."""
 
     host: str = field(default_factory=host_name)
     pid: int | None = None

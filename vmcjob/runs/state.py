@@ -56,7 +56,7 @@ ADVICE = {
 
 
 class Stage(StrEnum):
-    """Where a batch system has a job."""
+    """The stage of a job in a batch system."""
 
     WAITING = "waiting"
     ACTIVE = "active"

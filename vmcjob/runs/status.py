@@ -101,13 +101,13 @@ class Block:
     advice: str = ""  # where that does not help
 
     def message(self, run_id: str) -> str:
-        """The same with the command that unblocks the run."""
+        """The reason, with the command that unblocks the run."""
         again = f"vmcjob resume {' '.join((*self.stopped, run_id))} goes on"
         return f"{self.why}; {self.advice.format(run_id) or again}"
 
 
 def rows(runs: Iterable[RunDir], queue: Queue = NO_QUEUE) -> tuple[list[Row], list[RunDirError]]:
-    """One row per run, and the error of every run that does not say what it is."""
+    """One row per run, and the error of every run whose record cannot be read."""
     found: list[Row] = []
     errors: list[RunDirError] = []
     for run in runs:
@@ -158,7 +158,7 @@ def _see(run: RunDir, now: float, queue: Queue) -> tuple[Observation, State, Blo
 def _find_block(run: RunDir, state: State, seen: Observation, queue: Queue) -> Block | None:
     """Why a run that has not begun yet waits in vain; None if it does not, or waits for nobody.
 
-    Whoever kept it for its turn may have given up meanwhile: a launcher ends, SLURM cancels jobs.
+    A launcher may have ended meanwhile, and SLURM may have cancelled the job.
     """
     submission, job = seen.submission, seen.job
     if submission is None or not submission.waits_for or seen.is_cancelled:
@@ -250,7 +250,7 @@ def _explain_death(run: RunDir, seen: Observation) -> str:
     if is_disk_full(run.path):
         return DISK_FULL
     if seen.submission and not seen.submission.is_job and not seen.submission.worker:
-        return NEVER_STARTED  # whoever was to start it is gone, or the run would be queued
+        return NEVER_STARTED  # its launcher or job is gone, or the run would be queued
     last, job = (run.read_attempts() or [{}])[-1], seen.job
     is_of_before = seen.submission is not None and seen.submission.started_at is None
     if last.get("event") == "lost" and not (is_of_before and job):

@@ -109,7 +109,7 @@ def spent(attempts: Iterable[Mapping[str, object]], submission: Submission | Non
 
 
 def _larger(before: float | None, now: float | None) -> float | None:
-    """The larger of two numbers, of which either may be unknown."""
+    """The larger of two numbers; either may be unknown."""
     return max((value for value in (before, now) if value is not None), default=None)
 
 

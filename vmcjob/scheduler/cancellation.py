@@ -1,4 +1,4 @@
-"""Taking runs back that a batch system was given, whichever that is."""
+"""Cancel runs in any batch system."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -23,8 +23,8 @@ def cancel_jobs(runs: Sequence[RunDir], end: Callable[[Sequence[str]], Ending]) 
     """Have a batch system end the runs' jobs, waiting or not; workers still make checkpoints.
 
     Args:
-        runs: all given to this batch system, which is asked once about all of them.
-        end: tells it to end jobs, of which it has the ids.
+        runs: all given to this batch system. It is asked once about all of them.
+        end: tells the batch system to end the jobs with these ids.
     """
     try:
         seen = look(runs)

@@ -45,7 +45,7 @@ def _is_at_work(run: RunDir, submission: Submission, queue: Queue) -> bool:
         return False
     try:
         return examine(run, queue).state.is_active
-    except RunDirError:  # nobody knows what it is: no reason to keep a job
+    except RunDirError:  # an unreadable run is no reason to keep a job
         return False
 
 

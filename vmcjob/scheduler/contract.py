@@ -157,7 +157,7 @@ class Answer:
 
     @property
     def shortage(self) -> SchedulerError | None:
-        """The error for a batch of which not all jobs are taken; None if all are."""
+        """The error if the batch system takes only a part of the jobs; None if it takes all."""
         n_all = self.batch.n_jobs
         if self.n_jobs == n_all:
             return None
@@ -206,7 +206,7 @@ class Backend(Protocol[BatchT]):
         ...
 
     def preflight(self, batches: Sequence[BatchT]) -> Sequence[Answer]:
-        """The answer about each batch, as if it came alone; SchedulerError if there is none."""
+        """The answer about each batch, as if it came alone; SchedulerError without an answer."""
         ...
 
     def submit(self, batch: BatchT, after: str | None, now: float) -> Handover:

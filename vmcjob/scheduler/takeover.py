@@ -47,7 +47,7 @@ def _change(run: RunDir, wanted: JobSpec, *, is_whole: bool) -> tuple[str, list[
     try:
         before = load_resolved(run.read_spec_text(), str(run.spec_path))
     except VmcJobError:
-        return None  # whoever needs the spec will say what is wrong with it
+        return None  # reading the spec later will report the mistake
     system = dataclasses.replace(before.system, reference=wanted.system.reference)
     after = wanted if is_whole else dataclasses.replace(before, system=system)
     old, new = beside_science(before), beside_science(after)

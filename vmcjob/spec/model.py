@@ -139,7 +139,7 @@ class Resources:
 
 @dataclass(frozen=True)
 class Container:
-    """Where the software comes from."""
+    """The source of the software."""
 
     image: Annotated[
         str | None,

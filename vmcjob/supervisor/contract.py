@@ -24,7 +24,7 @@ class BatchContext(Protocol):
 
     @property
     def job_id(self) -> str:
-        """As people write it."""
+        """The id of the job, as people write it."""
         ...
 
     @property

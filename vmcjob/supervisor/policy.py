@@ -85,9 +85,9 @@ def _has_lost_image(happened: Happened, code: int) -> bool:
 
 
 def has_to_ask(reason: str | None) -> bool:
-    """Whether the batch system has to be asked what it has in mind.
+    """Whether the batch system has to be asked about the fate of the job.
 
-    It sends SIGTERM for all; and who began after that finds that its time is over soon.
+    SIGTERM has many reasons, and a job that began after SIGTERM finds that its time is over soon.
     """
     return reason in (signal.SIGTERM.name, DEADLINE)
 

@@ -1,4 +1,4 @@
-"""SLURM from within a job: what it says of the job, and what it is asked for."""
+"""Ask SLURM about a job from within the job, and ask for requeues."""
 
 import math
 import os

@@ -40,7 +40,7 @@ MIN_LINES = 2
 
 
 class Point(NamedTuple):
-    """Of a line: a variance and an energy, each with its error; hartree², hartree."""
+    """A point of a line: variance (hartree²) and energy (hartree), each with its error."""
 
     x: float
     dx: float
@@ -49,7 +49,7 @@ class Point(NamedTuple):
 
 
 class Extrapolation(NamedTuple):
-    """E₀ with its standard error, in hartree, or why there is none."""
+    """E₀ with its standard error, in hartree, or the reason why E₀ is unknown."""
 
     energy: float | None
     error: float | None
@@ -134,11 +134,11 @@ def pool_extrapolations(found: Sequence[Extrapolation]) -> Extrapolation:
 
 
 def share_slope(found: Sequence[Extrapolation]) -> list[Extrapolation]:
-    """The same of runs of one sweep, with one slope for all of them, of those that have a line.
+    """Return the extrapolations of the runs of one sweep, with one slope for all.
 
-    The slope is the mean of theirs, weighed by its errors, which are wider where they disagree by
-    more. What each run then has is E₀ = E − k σ² of its evaluation: so energies along a curve are
-    all extrapolated alike, also where a run of its own has no line.
+    The slope is the mean over runs with a line, weighted by errors; the error grows where the
+    slopes disagree. Each run gets E₀ = E − k σ² of its evaluation, also a run without a line, so
+    that all energies along a curve are extrapolated alike.
     """
     known = [(one.slope, one.slope_error) for one in found if not one.why]
     if len(known) < MIN_LINES:

@@ -124,7 +124,7 @@ def rise_above_tail(tail: np.ndarray, energy: Estimate) -> tuple[float, float]:
 
 
 def _least_error(n: int, energy: Estimate) -> float:
-    """Of the mean of n steps of training: that of as many of the evaluation, σ √(2τ/n).
+    """The least error of the mean of n training steps: that of n evaluation steps, σ √(2τ/n).
 
     A few steps do not tell by themselves how correlated they are.
     """
@@ -150,7 +150,7 @@ class Trend(NamedTuple):
 
 
 def trend(energies: np.ndarray) -> Trend | None:
-    """Of the last fifth of a training; None where that is too short to tell."""
+    """The trend of the last fifth of a training; None if that is too short to tell."""
     n = len(energies) // 5
     if n < 2 * MIN_TAIL:
         return None
@@ -182,7 +182,7 @@ def _fall(energies: np.ndarray, least: float = 0.0) -> tuple[float, float]:
 
 
 def _variance_ratio(train: np.ndarray, evaluate: np.ndarray, n_tail: int) -> float:
-    """Of the evaluation's variance to the lowest of any tenth of the training; 1 if surely small.
+    """The evaluation's variance divided by the lowest of any tenth of training; 1 if surely small.
 
     Medians take their time, and are needed by few: a median is at most twice a mean.
     """

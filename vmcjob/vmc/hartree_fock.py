@@ -147,7 +147,7 @@ def _require_functions(n: int, basis: str, system: System, space: ActiveSpace | 
 def _several(
     solver: Solver, system: System, space: ActiveSpace, n_most: int, method: Method, basis: str
 ) -> HartreeFock:
-    """Those of CASSCF, from restricted orbitals."""
+    """The determinants of CASSCF, from restricted orbitals."""
     found = expand(solver, system, space, n_most)
     return HartreeFock(
         energy=float(solver.e_tot),
@@ -169,7 +169,7 @@ def populations(system: System, solution: HartreeFock) -> Float[np.ndarray, "2 n
     slices = molecule.aoslice_by_atom()[:, 2:]
     counts = []
     for orbitals in (solution.up, solution.down):
-        if orbitals.ndim == 3:  # the columns of which are no longer of length 1
+        if orbitals.ndim == 3:  # whose columns are no longer of length 1
             size = solution.up[0][:, 0] @ overlap @ solution.up[0][:, 0]
             orbitals = orbitals[0] / np.sqrt(size)
         by_function = np.einsum("ai,ab,bi->a", orbitals, overlap, orbitals)
@@ -201,17 +201,17 @@ def molecule_of(system: System, basis: str) -> "Mole":
 
 
 class Coefficients(NamedTuple):
-    """Of the occupied orbitals of either spin, in a basis; arguments of programs."""
+    """Coefficients of the occupied orbitals of either spin, in a basis; arguments of programs."""
 
     up: Float[Array, "det basis n_up"]
     down: Float[Array, "det basis n_down"]
 
     @classmethod
     def of(cls, solution: HartreeFock, n_determinants: int = 1) -> "Coefficients":
-        """In the process's precision, for an ansatz of so many determinants.
+        """Convert a solution to the process's precision, for an ansatz of so many determinants.
 
-        One is the target of all of them. Several are shared out, in turns, until each determinant
-        of the ansatz has one; those that share one share its weight.
+        A single determinant is the target of all. Several are shared out, in turns, until each
+        determinant of the ansatz has one; those that share one share its weight.
         """
         spins = [np.asarray(spin, float) for spin in (solution.up, solution.down)]
         if spins[0].ndim == 2:

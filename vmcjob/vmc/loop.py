@@ -94,7 +94,7 @@ class StepOfPhase:
         return program.lower(state, self.given())
 
     def given(self, index: Index = FIRST) -> Given:
-        """To the program, in one of the steps."""
+        """The arguments of the program in one of the steps."""
         step: Any = index  # an array inside
         return Given(self.stream, step, self.setting, self.tunes)
 
@@ -245,7 +245,7 @@ class Vmc:
 
 
 def _key(now: Given) -> Array:
-    """Of a step, for walkers to take their own from."""
+    """The random key of a step, from which walkers derive their own."""
     return step_key(now.stream, now.step)
 
 
@@ -258,7 +258,7 @@ def _report(state: LoopState, e_loc: Array, acceptance: Array, width: Array) -> 
 
 
 class Done(NamedTuple):
-    """One step, done or on its way: the device is not waited for, whoever reads a number waits."""
+    """One step, done or on its way; reading a number waits for the device."""
 
     step: int
     state: LoopState  # consumed by the next step

@@ -87,7 +87,7 @@ class Observing:
         return (step + 1) % self.every == 0
 
     def columns(self) -> dict[str, Column]:
-        """Of all of them."""
+        """The columns of all observables."""
         return {name: c for one in self.observables for name, c in one.columns.items()}
 
     def measure(self, sample: Sample) -> dict[str, Array]:
@@ -137,7 +137,7 @@ class Measuring:
     def __call__(
         self, params: Params, r: Float[Array, "walker elec 3"]
     ) -> tuple[Float[Array, " walker"], dict[str, Array]]:
-        """Of this device's walkers: local energies in hartree, and means of what is observed."""
+        """Local energies of this device's walkers, in hartree, and means of the observables."""
 
         def of_one(r: Float[Array, "elec 3"], walker: Array) -> tuple[Array, dict[str, Array]]:
             own = walker_key(self.key, Share.HAMILTONIAN, walker)

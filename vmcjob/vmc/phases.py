@@ -98,7 +98,7 @@ class Calculation:
         return self.ansatz.init(key_params, xi[0], nuclei), xi
 
     def after_pretraining(self, state: LoopState) -> LoopState:
-        """The same parameters and walkers, and the optimizer of VMC before its first update."""
+        """The state with the same parameters and walkers, and a new optimizer of VMC."""
         memory = self.vmc.optimizer.init(devices.unreplicate(state.params))
         return state._replace(optimizer=devices.replicate(memory))
 

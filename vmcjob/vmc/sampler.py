@@ -46,7 +46,7 @@ class Moves:
 
 
 class Sampled(NamedTuple):
-    """Where a batch of walkers is after some moves, and what is known of them there."""
+    """A batch of walkers after some moves, with log|ψ| and acceptance."""
 
     chain: ChainState
     log_abs: Float[Array, " walker"]  # log|ψ| at their places
@@ -136,7 +136,7 @@ def _aged(age: Array | None, kind: Array, accept: Array) -> Array | None:
 def _propose(
     r: Array, width: Array, xi: Array, scale: Callable[[Array], Array] | None
 ) -> tuple[Array, Array | float]:
-    """Where walkers may go, and log q(r′→r)/q(r→r′): how much likelier the way back is."""
+    """Proposed positions, and log q(r′→r)/q(r→r′), the bias of the proposal."""
     if scale is None:
         return r + width * xi, 0.0
     s = scale(r)

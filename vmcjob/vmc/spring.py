@@ -57,7 +57,7 @@ class Spring:
 
     @property
     def metric(self) -> Metric:
-        """Overlap as in SR; Euclidean with a memory, most of which a batch does not see."""
+        """The overlap metric as in SR; with momentum, the Euclidean metric."""
         return "euclidean" if self.memory.momentum else "overlap"
 
     def init(self, params: Params) -> SpringState:

@@ -21,7 +21,7 @@ TOLERANCE = 1e-6
 
 
 def broken_symmetry(restricted: Solver, system: System) -> Solver | None:
-    """A stable unrestricted solution below a restricted one; None if there is none."""
+    """A stable unrestricted solution below a restricted one; None if none was found."""
     counts = _counts(system)
     starts = [_atoms(restricted, counts)]
     apart = alternating(counts, np.array(system.nuclei))
@@ -58,7 +58,7 @@ def descended(solution: Solver, density: np.ndarray | None = None) -> Solver:
 
 
 def alternating(counts: np.ndarray, nuclei: np.ndarray) -> np.ndarray:
-    """The same spins at the nuclei, exchanged until neighbours point apart, as in a magnet.
+    """Exchange spins of equal atoms until neighbours point apart, as in an antiferromagnet.
 
     Each exchange is that of two equal atoms which lowers the sum of m_i m_j / |R_i − R_j| most.
     """
@@ -87,7 +87,7 @@ def _counts(system: System) -> np.ndarray:
 
 
 def _atoms(restricted: Solver, counts: np.ndarray) -> np.ndarray:
-    """Atomic densities, of which each spin has the part that it has of the atom's electrons.
+    """Atomic densities; each spin has the share that it has of the atom's electrons.
 
     Args:
         restricted: knows the molecule and its basis.

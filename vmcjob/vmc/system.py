@@ -62,7 +62,7 @@ ROUNDING = 1e-6  # of populations that are whole numbers
 
 
 class Home(NamedTuple):
-    """Where one electron starts: around a nucleus, as far out as its screened charge lets it."""
+    """The start of one electron: around a nucleus, at a radius set by the screened charge."""
 
     nucleus: int
     charge: int  # what the electrons placed before leave of the nuclear charge, at least 1

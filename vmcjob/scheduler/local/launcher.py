@@ -142,7 +142,7 @@ def _find_next(waiting: deque[RunDir]) -> RunDir | None:
             if examine(run).state is State.BLOCKED:
                 waiting.remove(run)
         except RunDirError:
-            return run  # which whoever starts it will find out, and tell
+            return run  # starting the run will report the error
     return None
 
 

@@ -67,7 +67,7 @@ class Array:
         return replace(self, runs=runs, max_parallel=min(self.max_parallel, n_jobs))
 
     def of(self, runs: tuple[RunDir, ...]) -> "Array":
-        """With these of its runs only."""
+        """The array with only these of its runs."""
         return replace(self, runs=runs)
 
     def preview(self) -> JobPreview:

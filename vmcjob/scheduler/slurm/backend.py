@@ -75,7 +75,7 @@ class Slurm:
         return preflight(batches)
 
     def submit(self, batch: Array, after: str | None, now: float) -> "SlurmHandover":
-        """An array that waits for another, of which one job is known, and for runs with jobs."""
+        """Submit an array that waits for the job `after` and for the jobs of awaited runs."""
         for run_id, job_id in batch.awaited.items():
             if job_id == run_id:  # its answer was lost, and nobody has asked again
                 raise SchedulerError(
@@ -148,10 +148,11 @@ class SlurmHandover:
             jobfiles.clear_requests(array.folder)
 
     def _find_taken(self, error: SchedulerError, patience: Patience) -> dict[RunDir, str]:
-        """The jobs that SLURM took although its answer was lost; none if it has none.
+        """The jobs that SLURM took although its answer was lost; empty if SLURM took none.
 
-        It has to say so twice where it may still be at work on what it was asked. SchedulerError
-        if it cannot be asked either: the records stand, and the next submission looks again.
+        SLURM has to say so twice where it may still be at work on the request. Raises
+        SchedulerError if SLURM does not answer: the records stay, and the next submission looks
+        again.
         """
         n_looks, n_unanswered = (2 if is_unclear(str(error)) else 1), 0
         while n_looks:

@@ -13,7 +13,7 @@ NAME = "slurm"  # name of the backend, and of its folder below a runs root
 
 
 def find_script(run: RunDir) -> Path | None:
-    """The script of the run's latest job; None if there is none."""
+    """The script of the run's latest job; None if the file is gone."""
     job = _job(run)
     if job is None:
         return None

@@ -89,7 +89,7 @@ def _test(array: Array) -> SchedulerError | str:
 
 
 def _test_script(script: str) -> str:
-    """Where and when SLURM would start what a script describes; SchedulerError if it would not."""
+    """SLURM's words on where and when a script would start; SchedulerError if it would not."""
     done = commands.start(["sbatch", "--test-only"], script)
     if done.returncode != 0:
         raise SchedulerError(f"sbatch: {commands.words(done.stderr) or f'exit {done.returncode}'}")

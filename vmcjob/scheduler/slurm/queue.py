@@ -178,7 +178,7 @@ def _without_strangers(
 
 
 def _comes_back(run: RunDir, submission: Submission, line: Line) -> bool:
-    """Whether a job that waits for its time has begun before, be it without a word of ours."""
+    """Whether a job that waits for its time has begun before, even if no worker said so."""
     if not line.reason.startswith(BEGIN_TIME):
         return False
     return _has_begun(run, submission)
@@ -213,7 +213,7 @@ def _word(reason: str) -> str:
 
 
 def _hidden(lost: Iterable[RunDir]) -> set[RunDir]:
-    """Those of other users, where SLURM shows everybody only their own jobs (PrivateData)."""
+    """The runs of other users, if SLURM shows users only their own jobs (PrivateData)."""
     foreign = {run for run in lost if _is_foreign(run)}
     if not foreign:
         return foreign

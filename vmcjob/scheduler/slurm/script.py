@@ -209,6 +209,6 @@ def _gpus(gres: str) -> int:
 
 
 def _number(value: object) -> int:
-    """The number that an option of sbatch is; 0 for what is none."""
+    """An option of sbatch as a number; 0 if it is not a number."""
     text = str(value)
     return int(text) if text.isdecimal() else 0
