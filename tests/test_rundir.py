@@ -302,6 +302,18 @@ def test_a_second_worker_is_told_who_the_first_is_and_a_killed_one_frees_the_loc
         pass
 
 
+def test_a_lock_that_is_freed_in_time_is_had(tmp_path, monkeypatch):
+    """A file server frees the lock of a lost node after its job has come back elsewhere."""
+    run = make_run(tmp_path)
+    command = [sys.executable, "-c", LOCK_AND_WAIT, str(run.path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None
+        worker.stdout.readline()
+        monkeypatch.setattr("vmcjob.rundir.lock.time.sleep", lambda seconds: worker.kill())
+        with run.lock(patience_s=60.0):
+            assert worker.wait() != 0
+
+
 def test_locking_a_run_that_is_gone_is_an_error_with_its_path(tmp_path):
     with (
         pytest.raises(RunDirError, match="absent/lock: cannot be opened"),

@@ -329,6 +329,26 @@ def test_a_job_that_slurm_has_ended_is_not_running_whatever_its_last_heartbeat(r
     assert (row.state, row.message) == (State.DEAD, "out of memory; ask for more (--mem)")
 
 
+@pytest.mark.parametrize("cancelled_at", [None, 1.0])
+def test_a_worker_that_outlives_its_job_is_not_called_over(run, cancelled_at):
+    """slurmctld gives a node up that works on; a second worker must not join."""
+    give_to_slurm(run, started_at=time.time() - 90, cancelled_at=cancelled_at)
+    beat(run, Process("elsewhere", 1, 1))
+    ended = replace(FAILED, ended_at=time.time() - 30, is_cancelled=cancelled_at is not None)
+    expected = State.NOT_KNOWN if cancelled_at is None else State.STOPPING
+    assert state(run, ended) is expected
+    assert "was heard of 0 s ago" in examine(run, {run.path: ended}).message
+    just_now = replace(ended, ended_at=time.time())
+    assert state(run, just_now) is (State.CANCELLED if cancelled_at else State.DEAD)
+
+
+def test_a_run_whose_new_worker_was_refused_says_by_whom(run):
+    """Nothing else is known of a job that came back while its lost node worked on."""
+    give_to_slurm(run, started_at=time.time() - 5)
+    run.append_attempt("refused", how="already being run by pid 1 on host n1")
+    assert examine(run, {run.path: FAILED}).message.startswith("already being run by pid 1")
+
+
 @pytest.mark.parametrize("job", [None, FORGOTTEN, CANCELLED])
 def test_a_cancelled_run_is_cancelled_with_and_without_slurms_memory(run, job):
     give_to_slurm(run, started_at=time.time(), cancelled_at=time.time())

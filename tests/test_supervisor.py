@@ -195,6 +195,34 @@ def test_a_worker_that_a_signal_does_not_reach_is_told_again(run, slurm, monkeyp
     assert slurm.calls("scontrol") == ["requeue 22_3"]
 
 
+def test_a_cancelled_run_stops_though_no_signal_reaches_its_node(run, slurm):
+    """A node that slurmctld has given up works on: scancel ends nothing there."""
+
+    def cancel() -> None:
+        wait_until(lambda: run.log_path.exists() and "ready" in run.log_path.read_text(), "ready")
+        submission = run.read_submission()
+        assert submission is not None
+        run.write_submission(replace(submission, cancelled_at=time.time()))
+
+    thread = threading.Thread(target=cancel)
+    thread.start()
+    assert supervisor(run, WORKER, "1").supervise(JOB) == 75
+    thread.join()
+    (stop,) = run.read_attempts()
+    assert (stop["event"], stop["how"]) == ("stop", "cancel")
+    assert slurm.calls("scontrol") == []
+
+
+def test_a_worker_that_another_one_keeps_out_leaves_the_run_to_it(run, slurm):
+    """It is on a lost node and works on. What it does, not what we say, is how the run ends."""
+    with run.lock():
+        assert supervisor(run, "raise SystemExit(1)").supervise(JOB) == 1
+    assert run.read_outcome() is None
+    (refused,) = run.read_attempts()
+    assert refused["event"] == "refused"
+    assert f"already being run by pid {os.getpid()}" in str(refused["how"])
+
+
 def test_the_deadline_comes_before_the_end_of_the_wall_time(run, slurm):
     end = time.time() + 30
     slurm.make("squeue", f"25 {end:.0f} UNLIMITED\n")

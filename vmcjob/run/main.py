@@ -20,6 +20,8 @@ from vmcjob.spec import JobSpec, load_resolved
 
 log = logging.getLogger("vmcjob")
 CANCELLED = "CANCELLED"  # stopped half-way by the user
+LOCK_PATIENCE_S = 120.0
+"""File servers keep the lock of a node that was lost until its lease ends: NFS for 90 s."""
 BOUNDS = ("start", "end", "lost")  # events that begin or end a worker's work
 
 
@@ -36,7 +38,7 @@ def main(path: Path, rank: Rank = ALONE) -> int:
     if not rank.is_first:
         return _accompany(run_dir, rank)
     with (
-        run_dir.lock(),
+        run_dir.lock(_lock_patience_s(run_dir)),
         bounded(run_dir.log_of(rank.index)),
         stop_on_signals() as stop,
         HeartbeatWriter(run_dir) as heartbeat,
@@ -59,6 +61,12 @@ def main(path: Path, rank: Rank = ALONE) -> int:
     if not rank.is_alone:
         _leave(outcome, code)
     return code
+
+
+def _lock_patience_s(run_dir: RunDir) -> float:
+    """How long to wait for the lock: a job may come back from a lost node within seconds."""
+    submission = run_dir.read_submission()
+    return LOCK_PATIENCE_S if submission is not None and submission.is_job else 0.0
 
 
 def _word(run_dir: RunDir, outcome: OutcomeRecord) -> str:

@@ -8,6 +8,7 @@ from vmcjob.rundir.process import Process
 from vmcjob.rundir.records import (
     END,
     LOCAL,
+    REFUSED,
     RESULTS,
     SHORT_OF_MEMORY,
     Cancellation,
@@ -27,6 +28,7 @@ __all__ = [
     "END",
     "LOCAL",
     "OLD",
+    "REFUSED",
     "RESULTS",
     "RESULTS_LOST",
     "SHORT_OF_MEMORY",

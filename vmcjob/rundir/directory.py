@@ -200,9 +200,9 @@ class RunDir(RunJournal):
         finally:
             shutil.rmtree(staging, ignore_errors=True)
 
-    def lock(self) -> AbstractContextManager[None]:
+    def lock(self, patience_s: float = 0.0) -> AbstractContextManager[None]:
         """Hold the run's lock as its only worker; RunDirError names the other worker."""
-        return lock(self.lock_path, f"{self.path}: already being run")
+        return lock(self.lock_path, f"{self.path}: already being run", patience_s)
 
     def _build(
         self,

@@ -6,14 +6,17 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir.process import host_name
 
 
 @contextmanager
-def lock(path: Path, refusal: str) -> Iterator[None]:
+def lock(path: Path, refusal: str, patience_s: float = 0.0) -> Iterator[None]:
     """Hold a lock file with this process's name in it; RunDirError names another holder.
+
+    With `patience_s`, the lock of another holder is waited for, so long at most.
 
     The kernel releases the lock when the process ends, in whatever way. The file stays: if it were
     removed, two processes could lock two different files of the same name.
@@ -24,7 +27,7 @@ def lock(path: Path, refusal: str) -> Iterator[None]:
         raise RunDirError(f"{path}: cannot be opened: {error.strerror}") from None
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            _take(file, patience_s)
         except BlockingIOError:
             # the holder may have locked the file just now and not yet written its name
             time.sleep(0.1)
@@ -37,3 +40,15 @@ def lock(path: Path, refusal: str) -> Iterator[None]:
         with suppress(OSError):  # a full disk: the lock holds without a name too
             os.write(file.fileno(), f"pid {os.getpid()} on host {host_name()}\n".encode())
         yield
+
+
+def _take(file: IO[str], patience_s: float) -> None:
+    """Lock a file; BlockingIOError if another process still has the lock after `patience_s`."""
+    end = time.monotonic() + patience_s
+    while True:
+        try:
+            return fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= end:
+                raise
+        time.sleep(min(1.0, patience_s))

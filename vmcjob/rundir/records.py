@@ -19,6 +19,8 @@ RESULTS = "results"  # in `waits_for`: the run needs the results of the other ru
 END = "end"  # in `waits_for`: the run only has to come after the other
 SHORT_OF_MEMORY = "had too little memory; begins again at its last commit"
 """Outcome message of a run that goes on by itself after that."""
+REFUSED = "refused"
+"""Event in the history of a run: its new worker found another one at work."""
 
 
 class Phase(StrEnum):

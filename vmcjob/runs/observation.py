@@ -36,6 +36,7 @@ def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation
         # A supervisor that lives will say what became of its worker, and may have it come back.
         is_worker_gone=(is_seen_gone and not is_launcher_alive) or "lost" in events,
         is_launcher_gone=is_launcher_alive is False,
+        last_sign=max((sign for _, sign in workers), default=0.0),
         job=job,
     )
 
@@ -48,8 +49,7 @@ def heard_of_s(run: RunDir) -> float | None:
 
 def silence_s(seen: Observation) -> float:
     """Seconds since the last sign of life of a run's worker."""
-    signs = (sign for _, sign in _workers(seen.submission, seen.heartbeat))
-    return max(0.0, time.time() - max(signs, default=0.0))
+    return max(0.0, time.time() - seen.last_sign)
 
 
 def _events(run: RunDir, submission: Submission | None) -> frozenset[object]:

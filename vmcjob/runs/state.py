@@ -7,6 +7,8 @@ from pathlib import Path
 
 from vmcjob.rundir import SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Record, Submission
 
+MAX_SKEW_S = 10.0  # between the clocks of a cluster's hosts
+MAX_LAST_WORDS_S = 60.0  # from a cancellation to the end of the worker
 STALE_S = 120.0  # a worker on another host that was silent for so long is taken for dead
 
 
@@ -77,6 +79,7 @@ class JobState:
     is_ending: bool = False  # its last processes are being ended; it may come back
     is_hopeless: bool = False  # it waits for a job that has not ended well, and never will
     is_forgotten: bool = False  # its queue does not have it any more
+    ended_at: float | None = None  # as far as it was asked for
 
 
 Queue = Mapping[Path, JobState]
@@ -99,6 +102,7 @@ class Observation:
     is_worker_alive: bool
     is_worker_gone: bool  # seen to be, in a process table, by us or by its supervisor
     is_launcher_gone: bool
+    last_sign: float  # of life of a worker, in seconds since the epoch; 0 without any
     job: JobState | None = None
 
 
@@ -141,7 +145,7 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
     if seen.is_worker_alive and outcome is None and (job is None or _is_here(seen)):
         return _at_work(seen)
     if _is_disputed(seen, submission):
-        return State.NOT_KNOWN
+        return State.NOT_KNOWN if submission.cancelled_at is None else State.STOPPING
     if submission.cancelled_at is not None or (job is not None and job.is_cancelled):
         return State(outcome.outcome) if outcome and not _is_resumable(outcome) else State.CANCELLED
     is_of_it = outcome is not None and submission.has_come_to(outcome)
@@ -158,15 +162,26 @@ def _judge_job(seen: Observation, submission: Submission) -> State:
 def _is_disputed(seen: Observation, submission: Submission) -> bool:
     """Whether nobody knows whether the run's job lives.
 
-    Another cluster has it, or the queue has forgotten it and its worker was heard of on another
-    host. A worker that has been silent for long is taken for dead then.
+    Another cluster has it, or its job is over and its worker was heard of on another host since. A
+    worker that has been silent for long is taken for dead then.
     """
-    job, outcome = seen.job, seen.outcome
-    if job is None or submission.cancelled_at is not None:
+    job, outcome, is_cancelled = seen.job, seen.outcome, submission.cancelled_at is not None
+    if job is None:
         return False
     if job.stage is Stage.UNKNOWN:
-        return outcome is None or _is_resumable(outcome) or not submission.has_come_to(outcome)
-    return job.is_forgotten and seen.is_worker_alive and outcome is None
+        is_over = outcome is not None and not _is_resumable(outcome)
+        return not is_cancelled and not (is_over and submission.has_come_to(outcome))
+    if not seen.is_worker_alive or outcome is not None:
+        return False
+    return _outlives_job(seen, job, submission) or (job.is_forgotten and not is_cancelled)
+
+
+def _outlives_job(seen: Observation, job: JobState, submission: Submission) -> bool:
+    """Whether the worker was heard of long after its job had ended, on a node that SLURM lost."""
+    if job.ended_at is not None:
+        return seen.last_sign > job.ended_at + MAX_SKEW_S
+    cancelled_at = submission.cancelled_at
+    return cancelled_at is not None and seen.last_sign > cancelled_at + MAX_LAST_WORDS_S
 
 
 def _judge_without_job(seen: Observation, submission: Submission) -> State | None:

@@ -8,6 +8,7 @@ from typing import Any
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import (
     DISK_FULL,
+    REFUSED,
     SHORT_OF_MEMORY,
     Heartbeat,
     Outcome,
@@ -55,6 +56,10 @@ SILENT = (
 DISPUTED = (
     "its worker was heard of {:.0f} s ago, and the batch system does not have its job any more; "
     "vmcjob cancel settles it, or wait until it has been silent for {:g} s"
+)
+OUTLIVES = (
+    "cancelled, but its worker was heard of {:.0f} s ago on a node that the batch system does not "
+    "reach; it stops at its next checkpoint"
 )
 TRAINED_ONLY = "trained only, so without an energy: evaluate.steps is 0"
 NEVER_STARTED = (
@@ -224,6 +229,8 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
         return damage
     if state is State.FINISHED and run.is_trained_only:
         return TRAINED_ONLY
+    if state is State.STOPPING and job is not None and job.stage is Stage.ENDED:
+        return OUTLIVES.format(silence_s(seen))
     is_failed = outcome is not None and outcome.outcome is Outcome.FAILED
     is_told = not state.is_active or (state is State.STOPPING and is_failed)
     return outcome.message if outcome and is_told else ""
@@ -258,4 +265,6 @@ def _explain_death(run: RunDir, seen: Observation) -> str:
         how = str(last.get("how"))
         end = f"was killed by {how}" if how.startswith("SIG") else f"ended: {how}"
         return f"{who} {end}; vmcjob resume goes on"
+    if last.get("event") == REFUSED:
+        return f"{last.get('how')}; vmcjob resume goes on when that has ended"
     return WITHOUT_A_WORD if job is not None and job.stage is Stage.ENDED else ""

@@ -9,7 +9,7 @@ from vmcjob.errors import RunDirError
 from vmcjob.protocol import DEADLINE, STOPPED, as_signal, how_it_ended
 from vmcjob.protocol.rank import Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
-from vmcjob.rundir import SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import REFUSED, SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
 from vmcjob.runs.notification import notify_job
 from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.memory import HostMemory, find_growth, submit_larger
@@ -57,19 +57,25 @@ def note_end(run: RunDir, pid: int, code: int) -> None:
 
     One that ended by itself has failed; one that was killed is dead, and goes without an outcome.
     """
-    how = how_it_ended(code)
-    # A full disk or a removed run must not take us down; a run that somebody else has locked
-    # meanwhile is theirs.
-    with suppress(OSError, RunDirError), run.lock():
-        submission = run.read_submission()
-        if submission is None or submission.worker_pid != pid or run.read_outcome() is not None:
-            return  # it said so itself, or the run has begun anew since and is not about it
-        run.append_attempt("lost", worker_pid=pid, how=how)
-        with open(run.log_path, "a", encoding="utf-8") as log:
-            log.write(f"vmcjob: the worker (pid {pid}) ended by {how} without an outcome\n")
-        if code >= 0:
-            message = f"the worker ended by {how}; its log says more"
-            run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
+    with suppress(OSError, RunDirError):  # a full disk or a removed run must not take us down
+        try:
+            with run.lock():
+                _note_loss_of_first(run, pid, code)
+        except RunDirError as error:  # another worker has the run: nothing of it is changed
+            run.append_attempt(REFUSED, worker_pid=pid, how=str(error))
+
+
+def _note_loss_of_first(run: RunDir, pid: int, code: int) -> None:
+    """Record the end of the worker, unless it did so itself or the run has begun anew."""
+    how, submission = how_it_ended(code), run.read_submission()
+    if submission is None or submission.worker_pid != pid or run.read_outcome() is not None:
+        return
+    run.append_attempt("lost", worker_pid=pid, how=how)
+    with open(run.log_path, "a", encoding="utf-8") as log:
+        log.write(f"vmcjob: the worker (pid {pid}) ended by {how} without an outcome\n")
+    if code >= 0:
+        message = f"the worker ended by {how}; its log says more"
+        run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
 
 
 @dataclass(frozen=True)

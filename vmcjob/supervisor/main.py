@@ -24,6 +24,7 @@ from vmcjob.apptainer.container import (
 from vmcjob.errors import ContainerError, RunDirError, SchedulerError, VmcJobError
 from vmcjob.protocol import (
     BUDGET,
+    CANCEL,
     DEADLINE,
     EXIT_CODES,
     SUPERVISED,
@@ -46,7 +47,7 @@ from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.slurm import SlurmJob
-from vmcjob.supervisor.watch import Deadline, Inbox, Limit, listen, watch
+from vmcjob.supervisor.watch import Deadline, Inbox, Recall, listen, watch
 
 BLOCKED = 1
 """Exit code of a job that began in vain: those that wait for it must not begin."""
@@ -105,7 +106,8 @@ class Supervisor:
         if (ended := self._why_not(run, submission)) is not None:
             return self._leave(run, submission, job, ended)
         before = progress(run)
-        limits: dict[str, Limit] = {DEADLINE: Deadline(job, self.spare_s), BUDGET: BudgetWatch(run)}
+        deadline = Deadline(job, self.spare_s)
+        limits = {DEADLINE: deadline, BUDGET: BudgetWatch(run), CANCEL: Recall(run)}
         try:
             run.take_start()
             cache = self._prepare(run, rank)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmcjob.errors import VmcJobError
-from vmcjob.protocol import CANCEL, EXIT_CODES
+from vmcjob.protocol import EXIT_CODES
 from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, RunDir, Submission
 from vmcjob.supervisor.contract import BatchContext, Fate, say
@@ -22,7 +22,6 @@ from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Inbox, listen
 
 JOIN_S = 0.2  # seconds until a signal is passed on
-LOOK_S = 2.0  # seconds between two checks for cancelled runs
 
 
 @dataclass(frozen=True)
@@ -157,21 +156,13 @@ class _Member:
 
 
 def _look_after(members: Sequence[_Member], inbox: Inbox) -> None:
-    """Until all runs have ended, pass SLURM's signals on to all, and cancellations to each run."""
-    at_work, looks = list(members), 0
+    """Until all runs have ended, pass SLURM's signals on to all."""
+    at_work = list(members)
     while at_work:
         at_work = [member for member in at_work if not member.join(JOIN_S / len(at_work))]
-        looks += 1
         for member in at_work:
             if inbox.first:
                 member.inbox.put(inbox.first)
-            elif looks % round(LOOK_S / JOIN_S) == 0 and _is_cancelled(member.run):
-                member.inbox.put(CANCEL)
-
-
-def _is_cancelled(run: RunDir) -> bool:
-    submission = run.read_submission()
-    return submission is not None and submission.cancelled_at is not None
 
 
 def _is_settled(supervisor: Supervisor) -> bool:

@@ -9,12 +9,14 @@ from types import FrameType
 from typing import Protocol
 
 from vmcjob.protocol import ENDS_JOB, STOP
+from vmcjob.rundir import RunDir
 from vmcjob.supervisor.contract import BatchContext, say
 
 POLL_S = 0.2  # how soon an ended worker is noticed
 MAX_PATIENCE_S = 15.0  # for an answer of SLURM, while signals wait
 ASK_AGAIN_S = 60.0
 TELL_AGAIN_S = 5.0
+LOOK_S = 2.0  # between two looks for a cancellation
 
 
 class Inbox:
@@ -64,6 +66,22 @@ class Deadline:
         said = self._job.end_time(self._patience_s)
         self._end = self._end if said is None else said
         self._asked_at = time.monotonic()
+
+
+class Recall:
+    """Whether the run was cancelled: scancel may not reach this node, or spare a shared job."""
+
+    def __init__(self, run: RunDir) -> None:
+        self._run = run
+        self._next_look = 0.0
+
+    def has_come(self) -> bool:
+        """Whether the run was cancelled, as far as the last look at its record tells."""
+        if time.monotonic() < self._next_look:
+            return False
+        self._next_look = time.monotonic() + LOOK_S
+        submission = self._run.read_submission()
+        return submission is not None and submission.cancelled_at is not None
 
 
 @contextmanager

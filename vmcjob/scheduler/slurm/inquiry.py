@@ -62,6 +62,12 @@ def ask_for_folders(numbers: Sequence[str]) -> dict[str, str]:
     return dict(_ask_by_number(numbers, "--format=%i|%Z", n_columns=2))
 
 
+def ask_for_ends(numbers: Sequence[str]) -> dict[str, float]:
+    """When each job with these numbers has ended, or will at most; in seconds since the epoch."""
+    answer = _ask_by_number(numbers, "--format=%i|%e", n_columns=2)
+    return {job_id: float(end) for job_id, end in answer if end.isdigit()}
+
+
 def _ask_by_number(numbers: Sequence[str], form: str, n_columns: int) -> list[list[str]]:
     """The columns of all jobs with these numbers."""
     joined = ",".join(numbers)

@@ -9,7 +9,7 @@ from contextlib import suppress
 from dataclasses import replace
 
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.runs.status import JobState, Queue, Stage
+from vmcjob.runs.status import JobState, Queue, Stage, heard_of_s
 from vmcjob.scheduler.slurm import commands, inquiry, jobfiles
 from vmcjob.scheduler.slurm.inquiry import Line, index_of, number_of
 
@@ -81,6 +81,7 @@ def look(asked: Mapping[RunDir, Submission]) -> Queue:
     states = {
         run: _state_of(line, _comes_back(run, asked[run], line)) for run, line in lines.items()
     }
+    states |= _with_ends(states)
     states |= _others_jobs({run: s for run, s in asked.items() if run not in states})
     lost = {run: s for run, s in asked.items() if run not in states and run.read_end(s) is None}
     ends = _ask_accounting(lost)
@@ -100,6 +101,23 @@ def _ask_queue(asked: Mapping[RunDir, Submission]) -> dict[RunDir, Line]:
     lines = _without_strangers(asked, lines)
     names = {s.job_name for s in asked.values() if s.job_id is None and s.job_name}
     return lines | (_assign_by_name(asked, inquiry.ask_queue_for_names(names)) if names else {})
+
+
+def _with_ends(states: Mapping[RunDir, JobState]) -> dict[RunDir, JobState]:
+    """The ended jobs of runs whose workers were heard of lately, with the times of their ends.
+
+    A node that slurmctld has lost may work on.
+    """
+    ended = {
+        run: state
+        for run, state in states.items()
+        if state.stage is Stage.ENDED and state.job_id and heard_of_s(run) is not None
+    }
+    if not ended:
+        return {}
+    numbers = sorted({number_of(state.job_id or "") for state in ended.values()}, key=int)
+    ends = inquiry.ask_for_ends(numbers)
+    return {run: replace(s, ended_at=ends.get(s.job_id or "")) for run, s in ended.items()}
 
 
 def _others_jobs(missing: Mapping[RunDir, Submission]) -> dict[RunDir, JobState]:
