@@ -80,6 +80,7 @@ HEAVY = {
     "typer": {"cli"},
     "rich": {"cli"},
     "tomli": {"document"},
+    "ase": {"spec"},
 }
 
 

@@ -70,7 +70,10 @@ CHOSEN = [
     for table, key in keys_of(JobSpec).items()
     for variant in variants_of(key.kind.type).values()
 ]
-BESIDE = [("system", "unit"), ("system", "reference"), ("train", "rollbacks")]
+WRITTEN_ONLY = [
+    ("system", name) for name in ("unit", "xyz", "molecule")
+]  # other ways to write atoms
+BESIDE = [*WRITTEN_ONLY, ("system", "reference"), ("train", "rollbacks")]
 DECISIVE = [
     (job, table, name)
     for job in [JOB, *CHOSEN]

@@ -6,7 +6,7 @@ from enum import Enum
 from typing import Any, Final, TypeVar, get_args, get_origin
 
 from vmcjob.document.keys import Kind, expected, is_table, keys_of, kind_of, one_of, variants_of
-from vmcjob.document.positions import KeyPath
+from vmcjob.document.positions import KeyPath, Place
 from vmcjob.document.scalar import accept, describe_mismatch
 from vmcjob.document.suggest import about_unknown_key
 from vmcjob.document.text import MAX_COMPLAINTS, Complaint, Document
@@ -30,7 +30,7 @@ class Reader:
 
     Args:
         roots: the dataclasses that share the top level of the document.
-        moved: the places in the text of values that a sweep has moved to another path.
+        moved: the paths in the text of values that the spec's tables have at another path.
     """
 
     def __init__(
@@ -45,10 +45,17 @@ class Reader:
         """Record a complaint about the value at a path, or about its key, up to the limit."""
         if self.is_full:
             return FAILED
-        place = self.document.place(self.moved.get(path, path))
+        place = self.place(path)
         offset = place.key if at_key else place.value
         self.complaints.append(Complaint(offset, f"{format_path(path)}: {words}"))
         return FAILED
+
+    def place(self, path: KeyPath) -> Place:
+        """The place of a value in the text, also of a value that has moved, or of a part of one."""
+        for n in range(len(path), 0, -1):
+            if path[:n] in self.moved:
+                return self.document.place(self.moved[path[:n]])
+        return self.document.place(path)
 
     @property
     def is_full(self) -> bool:

@@ -35,6 +35,8 @@ class Complaint:
 
     offset: int
     message: str
+    is_rendered: bool = False
+    """Whether the message is shown as it is: the mistake is in another text, which it quotes."""
 
 
 WHOLE_TEXT = -1
@@ -52,16 +54,7 @@ class Document:
     @classmethod
     def read(cls, path: Path) -> "Document":
         """Read a file; NotFoundError if there is no file, SpecError if it is not TOML."""
-        try:
-            content = _read_at_once(path)
-        except (FileNotFoundError, NotADirectoryError):
-            raise NotFoundError(f"{path}: no such file") from None
-        except OSError as problem:
-            reason = (problem.strerror or type(problem).__name__).lower()
-            raise SpecError([f"{path}: cannot be read: {reason}"]) from None
-        if len(content) > MAX_BYTES:
-            raise SpecError([f"{path}: {TOO_LARGE}"])
-        return cls.parse(_decode(content, str(path)), str(path))
+        return cls.parse(read_text(path), str(path))
 
     @classmethod
     def parse(cls, text: str, source: str) -> "Document":
@@ -92,6 +85,8 @@ class Document:
 
     def render(self, complaint: Complaint) -> str:
         """The complaint as a compiler would print it: address, sentence, line and caret."""
+        if complaint.is_rendered:
+            return complaint.message
         message = _in_short(complaint.message)
         if complaint.offset == WHOLE_TEXT:
             return f"{self.source}:1:1: {message}"
@@ -107,6 +102,23 @@ class Document:
             shown = [self.render(complaint) for complaint in complaints[:MAX_COMPLAINTS]]
             more = [f"{self.source}: {AND_MORE}"] if complaints[MAX_COMPLAINTS:] else []
             raise SpecError([*shown, *more])
+
+
+def read_text(path: Path) -> str:
+    """The text of a file in UTF-8.
+
+    NotFoundError if there is no file, SpecError if it is too large or cannot be read.
+    """
+    try:
+        content = _read_at_once(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise NotFoundError(f"{path}: no such file") from None
+    except OSError as problem:
+        reason = (problem.strerror or type(problem).__name__).lower()
+        raise SpecError([f"{path}: cannot be read: {reason}"]) from None
+    if len(content) > MAX_BYTES:
+        raise SpecError([f"{path}: {TOO_LARGE}"])
+    return _decode(content, str(path))
 
 
 def _read_at_once(path: Path) -> bytes:

@@ -13,6 +13,7 @@ from vmcjob.document import (
     format_value,
 )
 from vmcjob.spec.expression import Expression, ExpressionError, is_expression
+from vmcjob.spec.geometry import ATOMS, Geometries
 from vmcjob.spec.growth import with_keys_of_before
 from vmcjob.spec.model import JobSpec
 from vmcjob.spec.sweep import Sweep, Swept, Variations, is_chain
@@ -24,7 +25,13 @@ Tables: TypeAlias = dict[str, Any]  # a parsed document; not validated yet
 class PointReader(Reader):
     """Reads the job at one point; mistakes in swept values are shown in [sweep]."""
 
-    def __init__(self, document: Document, sweep: Sweep, coordinates: Mapping[str, Swept]) -> None:
+    def __init__(
+        self,
+        document: Document,
+        sweep: Sweep,
+        coordinates: Mapping[str, Swept],
+        geometries: Geometries,
+    ) -> None:
         moved: dict[KeyPath, KeyPath] = {
             axis.target: (*axis.origin, axis.values.index(coordinates[axis.name]))
             for axis in sweep.axes
@@ -33,6 +40,7 @@ class PointReader(Reader):
         super().__init__(document, JobSpec, Variations, moved=moved)
         self.sweep = sweep
         self.coordinates = coordinates
+        self.geometries = geometries
 
     @property
     def variables(self) -> dict[str, float]:
@@ -45,13 +53,18 @@ class PointReader(Reader):
     @property
     def swept_offsets(self) -> set[int]:
         """Offsets of the swept values of this point in the text."""
-        return {self.document.place(origin).value for origin in self.moved.values()}
+        origins = {axis.origin for axis in self.sweep.axes}
+        moved = (origin for origin in self.moved.values() if origin[:-1] in origins)
+        return {self.document.place(origin).value for origin in moved}
 
     def read(self) -> JobSpec | Failure:
         tables = self.document.tables
         for axis in self.sweep.axes:
             if axis.target:
                 tables = _put(tables, axis.target, self.coordinates[axis.name])
+        tables, origin = self.geometries.fill_in(tables, self)
+        if origin is not None:
+            self.moved = {**self.moved, ATOMS: self.moved.get(origin, origin)}
         return self.root(JobSpec, with_keys_of_before(self._in_chain(tables)))
 
     @property

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from vmcjob.document import Complaint, Document, Reader, format_value
 from vmcjob.errors import SpecError
+from vmcjob.spec.geometry import Geometries
 from vmcjob.spec.model import JobSpec
 from vmcjob.spec.point import PointReader
 from vmcjob.spec.science import science
@@ -36,12 +37,12 @@ class SpecFile:
 
 def read_spec(path: Path | str) -> SpecFile:
     """Read a spec file; SpecError with all mistakes, NotFoundError if there is no file."""
-    return _expand(Document.read(Path(path)))
+    return _expand(Document.read(Path(path)), Path(path).parent)
 
 
-def parse_spec(text: str, source: str) -> SpecFile:
-    """Read the text of a spec; complaints name it `source`."""
-    return _expand(Document.parse(text, source))
+def parse_spec(text: str, source: str, folder: Path = Path()) -> SpecFile:
+    """Read the text of a spec; complaints name it `source`, paths in it begin at `folder`."""
+    return _expand(Document.parse(text, source), folder)
 
 
 def load_resolved(text: str, source: str) -> JobSpec:
@@ -52,11 +53,12 @@ def load_resolved(text: str, source: str) -> JobSpec:
     return points[0].spec
 
 
-def _expand(document: Document) -> SpecFile:
+def _expand(document: Document, folder: Path) -> SpecFile:
     reader = Reader(document, JobSpec, Variations)
     variations = read_variations(reader)
+    geometries = Geometries(folder)
     readers = [
-        PointReader(document, variations.sweep, coordinates)
+        PointReader(document, variations.sweep, coordinates, geometries)
         for coordinates in variations.sweep.points()
     ]
     results = [point.read() for point in readers]
@@ -86,7 +88,8 @@ def _merge(readers: Sequence[PointReader]) -> Iterator[Complaint]:
     counts = Counter(complaint for reader in readers for complaint in set(reader.complaints))
     first = {c: reader for reader in reversed(readers) for c in reader.complaints}
     for complaint, reader in first.items():
-        if counts[complaint] == len(readers) or complaint.offset in reader.swept_offsets:
+        is_everywhere = counts[complaint] == len(readers)
+        if is_everywhere or complaint.is_rendered or complaint.offset in reader.swept_offsets:
             yield complaint
         else:
             message = f"{complaint.message} (at {_format_point(reader.coordinates)})"

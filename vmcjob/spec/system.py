@@ -20,6 +20,7 @@ from vmcjob.document import (
     between,
     one_of,
 )
+from vmcjob.resources import ONE_LINE
 from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
@@ -92,12 +93,22 @@ class System:
         at_most_of_them(MAX_ATOMS),
         f"the nuclei, like atoms = [{_EXAMPLE}]",
     ]
-    unit: InitVar[Annotated[Literal["bohr", "angstrom"], "of the positions of the atoms"]] = "bohr"
+    unit: InitVar[
+        Annotated[
+            Literal["bohr", "angstrom"], "of the positions of the atoms; of an xyz file: angstrom"
+        ]
+    ] = "bohr"
     charge: Annotated[int, between(-1000, 1000), "of the whole molecule, in units of e"] = 0
     spin: Annotated[int, at_least(0), "number of unpaired electrons, 2S; 0 or 1"] = LOWEST_SPIN
     reference: Annotated[float | None, "an energy to compare with, in hartree"] = None
+    xyz: InitVar[Annotated[str | None, ONE_LINE, "an xyz file with the atoms, beside the spec"]] = (
+        None
+    )
+    molecule: InitVar[
+        Annotated[str | None, ONE_LINE, 'a molecule of ase\'s table, like "H2O", instead of atoms']
+    ] = None
 
-    def __post_init__(self, unit: str) -> None:
+    def __post_init__(self, unit: str, xyz: None, molecule: None) -> None:
         """Convert positions to bohr, and set the lowest spin."""
         if unit == "angstrom":
             object.__setattr__(self, "atoms", tuple(_in_bohr(atom) for atom in self.atoms))
