@@ -96,7 +96,8 @@ def test_a_training_that_nobody_can_judge_is_unsettled() -> None:
 def test_a_large_error_excuses_no_training(monkeypatch) -> None:
     """With an error of 1 mHa, the training's end is known within some 11 mHa: it may still fall.
 
-    Its variance is level, and says nothing of what is left either. Catches a limit in error bars alone, which such a run keeps at any size of its error.
+    Its variance is level, and says nothing of what is left either. Catches a limit in error bars
+    alone, which such a run keeps at any size of its error.
     """
     monkeypatch.setattr("tests.test_judgement.LAST", 0.5)
     for seed in range(10):

@@ -143,7 +143,7 @@ class Worker:
             phase = Phase(name)
             if phase is not self.position.phase:
                 self._enter(phase)
-            while self.position.step < self._planned[phase] and not self._is_over():
+            while self.position.step < self._planned[phase] and not self._conclude_phase():
                 self._progress.begin(phase, self.position.step)
                 self._at_block_end()  # while the program was loaded, a stop may have been asked for
                 run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
@@ -201,12 +201,12 @@ class Worker:
             is_trained = phase is Phase.TRAIN
             judgement = self._watch.judge(rows, block.last) if is_trained else NOTHING_STRANGE
             is_strange = self._at_block_end(judgement)
-            if not is_strange and (found := self._look()) and found.is_reached:
+            if not is_strange and (found := self._commit_and_judge()) and found.is_reached:
                 return
 
-    def _is_over(self) -> bool:
-        """Whether the phase ends early; the end of a level training is planned here."""
-        found = self._look()
+    def _conclude_phase(self) -> bool:
+        """Judge the phase, plan the end of a level training; return whether the phase is over."""
+        found = self._commit_and_judge()
         if found is None or not found.is_reached:
             return False
         if isinstance(found, Level):
@@ -215,10 +215,10 @@ class Worker:
             self._plan()
         return isinstance(found, Finding)
 
-    def _look(self) -> Finding | Level | None:
-        """The finding about the phase from committed rows, independent of interruptions.
+    def _commit_and_judge(self) -> Finding | Level | None:
+        """Commit, and return the finding about the phase; None at most lengths.
 
-        None at most lengths, where there is nothing to check.
+        The finding follows from committed rows alone, so that interruptions do not change it.
         """
         phase, step = self.position.phase, self.position.step
         if step not in self._looks.steps(phase, self._planned):
@@ -230,7 +230,7 @@ class Worker:
 
     def _settle(self) -> Finding | None:
         """Record the finding about a target error: length of the evaluation, and reason."""
-        found = self._look()
+        found = self._commit_and_judge()
         if not isinstance(found, Finding):
             return None
         self._planned[Phase.EVALUATE] = self.position.step
