@@ -1,4 +1,4 @@
-"""One word, one meaning: no name in the code is a word that README's glossary has replaced."""
+"""One word, one meaning: no name in the code is a word that the glossary has replaced."""
 
 import ast
 import re
@@ -15,7 +15,7 @@ SUPERLATIVE = re.compile(r"_?(MOST|LONGEST|LARGEST|BIGGEST)(_|$)")
 
 def replaced() -> dict[str, str]:
     """The words that are not to be used for what they meant, each with its successor."""
-    text = (ROOT / "README.md").read_text("utf-8").partition("## Glossary")[2]
+    text = (ROOT / "docs/glossary.md").read_text("utf-8")
     table = text.partition("| replaced |")[2].partition("\n\n")[0]
     found = {}
     for row in ROW.finditer(table):

@@ -1,6 +1,5 @@
 """Runs in a notebook: the numbers of the store under their names, and a wave function that fits."""
 
-import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -14,9 +13,9 @@ import pytest
 import xarray
 
 import vmcjob
+from tests.pages import blocks
 from tests.runs import make_run
 from tests.test_golden import CANCELLED, FINISHED, unpack
-from tests.test_readme import README
 from vmcjob.columns import Axis, Column
 from vmcjob.errors import NotFoundError, UsageError
 from vmcjob.results import frames
@@ -181,14 +180,12 @@ def test_what_is_not_installed_is_named_with_its_cure(monkeypatch: pytest.Monkey
 
 
 @pytest.mark.slow
-def test_the_notebook_of_the_readme_runs(runs: Path) -> None:
-    """As printed there, in a process of its own, on a run of ours."""
-    (block,) = (
-        block
-        for block in re.findall(r"^```python\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-        if "import vmcjob" in block
-    )
-    program = block.replace("h2-1a2b3c4d5e", FINISHED).replace("h2*", "spring*")
+def test_the_programs_of_the_page_run(runs: Path) -> None:
+    """As printed there, in a process of their own, on a run of ours."""
+    programs = [one for one in blocks("python") if one.comment.startswith("run: ")]
+    assert len(programs) == 2
+    text = "".join(one.code for one in programs)
+    program = text.replace("h2-1a2b3c4d5e", FINISHED).replace("h2*", "spring*")
     precision = 'import jax\njax.config.update("jax_enable_x64", True)\n'
     done = subprocess.run(
         [sys.executable, "-c", precision + program],

@@ -1,27 +1,22 @@
-"""`vmcjob.vmc` by itself: what README shows, and what is public."""
+"""`vmcjob.vmc` by itself: the program of the notebook page, and the public names."""
 
 import re
-from pathlib import Path
 
 import jax
 import numpy as np
 import pytest
 
+from tests.pages import block
 from vmcjob import vmc
 
-README = Path(__file__).parents[2] / "README.md"
 EXACT = -1.1745  # hartree
 MAX_LINES = 20
 
 
 @pytest.mark.slow
-def test_the_notebook_of_the_readme_finds_the_energy_of_h2() -> None:
+def test_the_program_of_the_page_finds_the_energy_of_h2() -> None:
     """In twenty lines, within 3 mHa, and without jobs, specs and stores."""
-    found = re.search(
-        r"<!-- library -->\n```python\n(.*?)```", README.read_text("utf-8"), re.DOTALL
-    )
-    assert found
-    code = found[1]
+    code = block("python", "library").code
     assert len(code.splitlines()) <= MAX_LINES
     assert re.findall(r"^(?:from|import) .*", code, re.MULTILINE) == ["from vmcjob import vmc"]
     names = {}

@@ -4,7 +4,7 @@ import re
 import shutil
 import sys
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
@@ -79,10 +79,24 @@ def describe_keys(rows: Sequence[KeyRow], width: int) -> Iterator[str]:
 
 def spec_keys() -> Iterator[KeyRow]:
     """All keys, table by table, in the order of a spec."""
-    from vmcjob.document import keys_of, variants_of
+    from vmcjob.document import keys_of
     from vmcjob.spec import JobSpec, Variations
 
-    for name, key in (keys_of(JobSpec) | keys_of(Variations)).items():
+    yield from _rows(keys_of(JobSpec) | keys_of(Variations))
+
+
+def site_keys() -> Iterator[KeyRow]:
+    """All keys of a site profile, table by table."""
+    from vmcjob.document import keys_of
+    from vmcjob.site import Site
+
+    yield from _rows(keys_of(Site))
+
+
+def _rows(of_document: Mapping[str, "Key"]) -> Iterator[KeyRow]:
+    from vmcjob.document import keys_of, variants_of
+
+    for name, key in of_document.items():
         if not key.is_table:
             yield _row(name, "", key)
             continue
