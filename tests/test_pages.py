@@ -122,8 +122,13 @@ def test_commands_in_sentences_and_tables_have_the_options_they_name() -> None:
 def test_links_to_files_lead_somewhere() -> None:
     """A page or picture that was moved or renamed leaves a dead link behind."""
     for page in PAGES:
-        links = re.findall(r"\]\((?!https?://|#)([^)#]+)", page.read_text("utf-8"))
+        text = page.read_text("utf-8")
+        links = re.findall(r"\]\((?!https?://|#)([^)#]+)", text)
         missing = [link for link in links if not (page.parent / link).exists()]
+        named = re.findall(
+            r"`((?:vmcjob|tests|jobs|slurm|docs)/[\w/.-]+)`", page.read_text("utf-8")
+        )
+        missing += [name for name in named if not (ROOT / name).exists()]
         assert not missing, name_of(page)
     assert "docs/architecture.md" in PAGES[0].read_text("utf-8")
 
