@@ -126,3 +126,18 @@ def test_show_tells_the_device_hours_of_all_attempts(shell):
         "forecast_hours": None,
         "asked_hours": 8.0,
     }
+
+
+def test_two_runs_are_compared_key_by_key(shell):
+    """Which keys differ: the flag reaches the run, and keys that are equal are not shown."""
+    first, second = (make_run(shell.runs, name) for name in ("h-0123456789", "h-9876543210"))
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\nsampler.walkers = {}\n'
+    for run, walkers in ((first, 64), (second, 128)):
+        run.write_spec_text(dump_spec(parse_spec(text.format(walkers), "h.toml").points[0].spec))
+    done = shell.run("show", "h-01", "--against", "h-98")
+    assert (done.returncode, done.stderr) == (0, "")
+    _, line = done.stdout.splitlines()
+    assert line.split() == ["sampler.walkers", "64", "128"]
+    done = shell.run("show", "h-01", "--against", "h-98", "--json")
+    assert json.loads(done.stdout)["differing"] == {"sampler.walkers": ["64", "128"]}
+    assert "equal specs" in shell.run("show", "h-01", "--against", "h-01").stderr

@@ -54,7 +54,7 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
     first: dict[str, str] | None = None
     for item in receipt.submitted:
         text, where = dump_spec(tasks[item.run_id].spec), relative(item.run.path)
-        values = _values(text)
+        values = spec_values(text)
         changed = None if first is None else _changes(first, values)
         if changed is None:
             put(f"# would be submitted: {where}\n{text}")
@@ -78,7 +78,7 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
             say(_say_yes(answer))
 
 
-def _values(text: str) -> dict[str, str]:
+def spec_values(text: str) -> dict[str, str]:
     """The values of a resolved spec by table and key; each is one line."""
     values: dict[str, str] = {}
     table = ""

@@ -4,8 +4,11 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
+import typer
+
+from vmcjob.cli.against import show_against
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
 from vmcjob.cli.screen import draw_table, put_drawn, put_json
@@ -42,6 +45,10 @@ def show(
     selector: Selector,
     site: SiteProfile = None,
     runs: RunsRoot = None,
+    against: Annotated[
+        str | None,
+        typer.Option("--against", metavar="RUN", help="Show only the keys that differ there."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show all about one run: attempts, versions, spec, script."""
@@ -49,6 +56,9 @@ def show(
     from vmcjob.scheduler import Watch
 
     run = select_run(selector, site, runs)
+    if against is not None:
+        show_against(run, select_run(against, site, runs), as_json=as_json)
+        return
     slurm = Watch()
     row, record = examine(run, slurm.look([run])), run.read_record()
     errors: list[VmcJobError] = [slurm.error] if slurm.error else []

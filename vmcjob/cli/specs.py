@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.expand import expand_options
 from vmcjob.cli.options import SpecPaths
+from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.screen import put, put_table, say
 from vmcjob.cli.software import lacks
 from vmcjob.cli.text import Cell, Column, count
@@ -25,7 +27,8 @@ COLUMNS = [
 
 
 @app.command(cls=Command)
-def validate(specs: SpecPaths) -> None:
+@expand_options
+def validate(specs: SpecPaths, changes: SpecChanges) -> None:
     """Check specs and write nothing; all complaints at once.
 
     Of the largest run of each: its parameters, the least memory that it needs, on all devices
@@ -36,7 +39,7 @@ def validate(specs: SpecPaths) -> None:
     from vmcjob.scheduler import why_too_large
     from vmcjob.spec import describe_systems
 
-    plans = read_plans(specs)
+    plans = read_plans(specs, changes)
     put_table(COLUMNS, [_cells(plan) for plan in plans])
     for plan in plans:
         for line in describe_systems(task.spec.system for task in plan.tasks):
@@ -72,16 +75,17 @@ def _cells(plan: "Plan") -> list[Cell]:
     ]
 
 
-def read_plans(specs: list[Path]) -> "list[Plan]":
-    """The plans of all specs, or the mistakes in all specs."""
+def read_plans(specs: list[Path], changes: SpecChanges | None = None) -> "list[Plan]":
+    """The plans of all specs, changed by flags, or the mistakes in all specs."""
     from vmcjob.plan import make_plan
     from vmcjob.spec import read_spec
 
+    overrides = (changes or SpecChanges()).overrides()
     plans: list[Plan] = []
     errors: list[VmcJobError] = []
     for path in specs:
         try:
-            plans.append(make_plan(read_spec(path)))
+            plans.append(make_plan(read_spec(path, overrides)))
         except (SpecError, NotFoundError) as error:
             errors.append(error)
     if errors:

@@ -11,6 +11,7 @@ from vmcjob.cli.changes import say_changes
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.longer import Extension, MoreTraining
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
+from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.specs import read_plans, say_doubts
 from vmcjob.cli.submission import CommandOptions, submit_plans
 from vmcjob.errors import UsageError
@@ -59,13 +60,15 @@ After = Annotated[
 
 @app.command(cls=Command)
 @expand_options
-def submit(specs: SpecPaths, options: CommandOptions, after: After = None) -> None:
+def submit(
+    specs: SpecPaths, changes: SpecChanges, options: CommandOptions, after: After = None
+) -> None:
     """Start the runs of the specs and return at once.
 
     Submitting twice is harmless: what is queued, running or finished is left alone, and what was
     interrupted continues.
     """
-    root, plans = resolve_site(options.site, options.runs).runs, read_plans(specs)
+    root, plans = resolve_site(options.site, options.runs).runs, read_plans(specs, changes)
     for plan in plans:
         say_doubts(plan)
         say_changes(plan, root)

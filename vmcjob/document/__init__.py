@@ -21,7 +21,7 @@ from vmcjob.document.keys import (
 )
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.reader import FAILED, Failure, Reader
-from vmcjob.document.scalar import accept
+from vmcjob.document.scalar import accept, parse_value
 from vmcjob.document.text import Complaint, Document, read_text
 from vmcjob.document.wording import closest, enumerate_words
 from vmcjob.document.writer import format_path, format_short, format_value, write
@@ -55,6 +55,7 @@ __all__ = [
     "kind_of",
     "matching",
     "one_of",
+    "parse_value",
     "read_text",
     "variants_of",
     "write",

@@ -9,7 +9,7 @@ from vmcjob.document.keys import Kind, expected, is_table, keys_of, kind_of, one
 from vmcjob.document.positions import KeyPath, Place
 from vmcjob.document.scalar import accept, describe_mismatch
 from vmcjob.document.suggest import about_unknown_key
-from vmcjob.document.text import MAX_COMPLAINTS, Complaint, Document
+from vmcjob.document.text import MAX_COMPLAINTS, WHOLE_TEXT, Complaint, Document
 from vmcjob.document.wording import enumerate_words
 from vmcjob.document.writer import format_path, format_short, format_value
 
@@ -45,17 +45,24 @@ class Reader:
         """Record a complaint about the value at a path, or about its key, up to the limit."""
         if self.is_full:
             return FAILED
-        place = self.place(path)
+        where = self._moved(path)
+        flag = self.document.flag(where)
+        if flag is not None:
+            self.complaints.append(Complaint(WHOLE_TEXT, f"{flag}: {words}", is_rendered=True))
+            return FAILED
+        place = self.document.place(where)
         offset = place.key if at_key else place.value
         self.complaints.append(Complaint(offset, f"{format_path(path)}: {words}"))
         return FAILED
 
     def place(self, path: KeyPath) -> Place:
         """The place of a value in the text, also of a value that has moved, or of a part of one."""
-        for n in range(len(path), 0, -1):
-            if path[:n] in self.moved:
-                return self.document.place(self.moved[path[:n]])
-        return self.document.place(path)
+        return self.document.place(self._moved(path))
+
+    def _moved(self, path: KeyPath) -> KeyPath:
+        """The path in the text of a value, or of the value that it is a part of."""
+        found = (self.moved[path[:n]] for n in range(len(path), 0, -1) if path[:n] in self.moved)
+        return next(found, path)
 
     @property
     def is_full(self) -> bool:

@@ -20,6 +20,16 @@ def accept(kind: Kind, value: Any) -> Any:
     return result if is_fine else None
 
 
+def parse_value(text: str) -> Any:  # any value of TOML
+    """A value as TOML reads it; a text that is not TOML is a string without its quotes."""
+    text = text.strip()
+    try:
+        read = tomli.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return read["value"] if len(read) == 1 else text
+
+
 def describe_mismatch(kind: Kind, value: Any) -> str:
     """Why `accept` refused a value: the expected and the given value, and a likely correction."""
     wanted = expected(kind)

@@ -4,7 +4,7 @@ import errno
 import os
 import stat
 from codecs import BOM_UTF8
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,8 @@ class Document:
     source: str
     text: str
     tables: dict[str, Any] = field(repr=False)  # any TOML; the reader checks the content
+    flags: Mapping[KeyPath, str] = field(default_factory=dict)
+    """The flag of a command that gave a value, by the value's path; not in the text."""
 
     @classmethod
     def read(cls, path: Path) -> "Document":
@@ -82,6 +84,13 @@ class Document:
         while path and path not in self.places:
             path = path[:-1]
         return self.places.get(path, Place(WHOLE_TEXT, WHOLE_TEXT))
+
+    def flag(self, path: KeyPath) -> str | None:
+        """The flag that gave the value at a path, or all values below it; None for the text."""
+        for at, flag in self.flags.items():
+            if path[: len(at)] == at or (at[: len(path)] == path and path not in self.places):
+                return flag
+        return None
 
     def render(self, complaint: Complaint) -> str:
         """The complaint as a compiler would print it: address, sentence, line and caret."""

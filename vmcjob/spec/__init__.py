@@ -16,6 +16,7 @@ from vmcjob.spec.model import (
     Train,
 )
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
+from vmcjob.spec.override import Overrides
 from vmcjob.spec.plausible import doubts_about
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
@@ -46,6 +47,7 @@ __all__ = [
     "Numerics",
     "Optimizer",
     "Output",
+    "Overrides",
     "Point",
     "Psiformer",
     "Resources",

@@ -11,6 +11,7 @@ from vmcjob.document import Complaint, Document, Reader, format_value
 from vmcjob.errors import SpecError
 from vmcjob.spec.geometry import Geometries
 from vmcjob.spec.model import JobSpec
+from vmcjob.spec.override import NONE, Overrides
 from vmcjob.spec.point import PointReader
 from vmcjob.spec.science import science
 from vmcjob.spec.sweep import Swept, Variations, read_variations
@@ -35,9 +36,9 @@ class SpecFile:
     points: tuple[Point, ...]
 
 
-def read_spec(path: Path | str) -> SpecFile:
+def read_spec(path: Path | str, overrides: Overrides = NONE) -> SpecFile:
     """Read a spec file; SpecError with all mistakes, NotFoundError if there is no file."""
-    return _expand(Document.read(Path(path)), Path(path).parent)
+    return _expand(overrides.apply(Document.read(Path(path))), Path(path).parent)
 
 
 def parse_spec(text: str, source: str, folder: Path = Path()) -> SpecFile:
