@@ -11,6 +11,7 @@ from vmcjob import scheduler
 from vmcjob.errors import SchedulerError
 from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, Submission
 from vmcjob.runs.status import STALE_S, Stage, State, examine, rows
+from vmcjob.runs.usage import Spent
 from vmcjob.scheduler.receipt import reason_to_skip
 from vmcjob.scheduler.slurm.queue import NO_TRACE
 
@@ -183,6 +184,29 @@ def test_accounting_is_asked_once_for_what_the_queue_has_forgotten(programs, tmp
     assert found[runs[1].path].words == "out of memory; ask for more (--mem)"
     assert [found[run.path].job_id for run in runs[3:]] == [None, "22_4", "22_5"]
     assert len(programs.calls("sacct")) == 1
+
+
+def test_the_accounting_tells_what_jobs_have_used(programs, tmp_path):
+    """The whole job has the times, its steps have the memory; a shared job has no run's figures."""
+    programs.make(
+        "sacct",
+        "22_0|3600|1-00:10:30|.|8|2026-01-01T10:00:00|2026-01-01T10:05:00\n"
+        "22_0.batch|3600|00:00.500||8|2026-01-01T10:05:00|2026-01-01T10:05:00\n"
+        "22_0.0|3599|1-00:10:29|1536000K|8|2026-01-01T10:05:00|2026-01-01T10:05:00\n"
+        "22_1|60|00:00:00||8|2026-01-01T10:00:00|2026-01-01T10:05:00\n"
+        "22_[2-3]|0|00:00:00||8|2026-01-01T10:00:00|Unknown\n",
+    )
+    runs = [submitted(tmp_path, index) for index in range(3)]
+    shared = submitted(tmp_path, 4, job_id="22_0", place=1)
+    found = scheduler.ask_for_use([*runs, shared, make_run(tmp_path, "h2-0000000009")])
+    day_s = 24 * 3600 + 10 * 60 + 30
+    assert found == {
+        runs[0]: Spent(1500.0, day_s / 3600, 8.0, 3600.0, 300.0),
+        runs[1]: Spent(None, None, 8.0, 60.0, 300.0),  # it runs: nothing is accounted yet
+    }
+    assert len(programs.calls("sacct")) == 1
+    programs.make("sacct", code=1, error="Slurm accounting storage is disabled\n")
+    assert scheduler.ask_for_use(runs) == {}
 
 
 def test_a_job_of_another_cluster_is_not_over_because_this_one_does_not_know_it(programs, tmp_path):

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.runs import make_run
-from vmcjob.cli.spent import describe_spent
+from vmcjob.cli.spent import Asked, advise, describe_spent, gpu_memory_words, gpu_words
+from vmcjob.cli.usage import RunUse, advise_all
 from vmcjob.run.spent import spent as spent_by_worker
 from vmcjob.rundir import Heartbeat, Phase, Submission
 from vmcjob.runs.usage import Spent, Work, spent, usage, work
@@ -85,6 +86,38 @@ def test_the_most_that_any_attempt_has_used_counts(tmp_path):
     damaged = line("end", 160.0, cpu_s="much", peak_mb=True, cpus=-1)
     assert spent([START, damaged], None) == Spent(seconds=60.0)
     assert spent([], None) == Spent()
+
+
+def test_the_wait_of_a_requeued_job_ends_with_its_first_start():
+    """The work between the first start and the last one is no waiting."""
+    given = Submission(scheduler="slurm", job_id="7", submitted_at=50.0, started_at=1000.0)
+    assert spent([START, END, AGAIN], given).waited_s == 50.0
+    assert spent([line("start", 10.0), START, END, AGAIN], given).waited_s == 50.0
+
+
+def test_the_use_of_gpus_is_the_most_of_any_attempt():
+    noted = {"gpus": 2.0, "gpu_busy": 0.5, "gpu_mb": 81920.0}
+    history = [START, line("end", 160.0, **noted, gpu_peak_mb=2048.0)]
+    history += [AGAIN, line("end", 1030.0, **noted | {"gpu_busy": 0.125}, gpu_peak_mb=4096.0)]
+    found = spent(history, None)
+    assert (found.gpus, found.gpu_busy, found.gpu_peak_mb) == (2.0, 0.5, 4096.0)
+    assert (gpu_words(found), gpu_memory_words(found)) == ("50% of 2 GPUs", "4 GB of 80 GB")
+    assert advise(Spent(gpus=1.0, gpu_busy=0.12), Asked()).startswith("its GPU computed 12% of")
+    assert gpu_words(Spent(gpus=1.0)) == gpu_memory_words(Spent(gpus=1.0)) == "not known"
+    assert gpu_words(Spent()) == gpu_memory_words(Spent()) == ""
+
+
+def test_advice_about_several_runs_holds_for_each_of_them():
+    """Memory that one run of a sweep does not use, another one may need."""
+    asked = Asked(memory_mb=65536.0, cpus=8)
+    small, large = (Spent(peak_mb=peak, busy_cpus=7.0) for peak in (1024.0, 40960.0))
+    runs = [RunUse(f"h2-{n}", "h2", asked, use, None) for n, use in enumerate((small, large))]
+    assert advise_all(runs[:1]) == [
+        "h2: asks for 64 GB of memory, used 1 GB at most; --mem 2GB is enough"
+    ]
+    assert advise_all(runs) == []
+    other = RunUse("he-0", "he", replace(asked, memory_mb=2048.0), small, None)
+    assert Asked.least([asked, other.asked]) == other.asked
 
 
 SCRIPT = "#SBATCH --cpus-per-task=8\n#SBATCH --mem=64GB\n#SBATCH --time=30\n"

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import re
 import shutil
 
 import numpy as np
@@ -49,6 +50,22 @@ def evaluate(
     columns = dict.fromkeys(SERIES["evaluate"], ones)
     columns |= {"energy": energies, "variance": 0.04 * ones}
     store.commit(Commit(evaluate=columns, checkpoint=Checkpoint("evaluate", n_done, {})))
+
+
+def test_usage_stands_beside_energies(results):
+    """Each run's worker is asked for its use; a run without one has no numbers, and no zeros."""
+    run = list_runs(results.runs)[0]
+    events = [{"event": "start", "time": 100.0}, {"event": "end", "time": 160.0, "cpu_s": 90.0}]
+    run.attempts_path.write_text("".join(f"{json.dumps(event)}\n" for event in events))
+    done = results.run("aggregate", "--usage")
+    assert re.search(rf"\n{run.path.name} +worker +1\.5 +1 min\n", done.stdout), done.stdout
+    used, unknown = json.loads(results.run("aggregate", "--usage", "--json").stdout)["usage"]
+    assert used["run_id"] == run.path.name
+    assert (used["worker"]["busy_cpus"], used["accounting"], used["advice"]) == (1.5, None, None)
+    assert set(unknown["worker"].values()) == {None}
+    for options in (("-o", "-"), ("--explain", run.path.name)):
+        done = results.run("aggregate", "--usage", *options)
+        assert (done.returncode, "choose one" in done.stderr) == (2, True)
 
 
 @pytest.fixture

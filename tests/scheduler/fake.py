@@ -14,6 +14,7 @@ from vmcjob.plan import Plan, Task
 from vmcjob.protocol.rank import ALONE, Rank, port_of
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.runs.status import JobState, Queue, Stage
+from vmcjob.runs.usage import Spent
 from vmcjob.scheduler import Answer, Cancelled, Cost, JobPreview, SubmissionOptions
 from vmcjob.scheduler.cancellation import Ending, cancel_jobs
 from vmcjob.scheduler.folders import job_folder, make_job_name
@@ -163,6 +164,9 @@ class Fake:
     def find_script(self, run: RunDir) -> Path | None:
         path = self._folder(run) / "script"
         return path if path.exists() else None
+
+    def ask_for_use(self, submissions: Mapping[RunDir, Submission]) -> Mapping[RunDir, Spent]:
+        return {run: Spent(seconds=1.0) for run, s in submissions.items() if s.job_id}
 
     def _folder(self, run: RunDir) -> Path:
         submission = run.read_submission()

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -25,13 +25,14 @@ from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, sele
 from vmcjob.cli.screen import is_terminal, put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import Cell, count, format_energy
+from vmcjob.cli.usage import RunUse, read_use, show_use
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError
 from vmcjob.results.units import PER_HARTREE, EnergyUnit
 
 if TYPE_CHECKING:
     from vmcjob.results.explain import RowTrace
+    from vmcjob.results.observed import Observation
     from vmcjob.results.table import Row, Table
-
 
 VERDICT_STYLES = {
     "converged": "green",
@@ -126,6 +127,9 @@ Sums = Annotated[
 WithObservables = Annotated[
     bool, typer.Option("--observables", help="Show what else was measured, too.")
 ]
+WithUse = Annotated[
+    bool, typer.Option("--usage", help="Show memory, CPUs, GPUs and time used of those asked for.")
+]
 By = Annotated[
     str | None,
     typer.Option("--by", metavar="KEY", help='Rows apart by "seed", or by a key of sweep or spec.'),
@@ -146,8 +150,6 @@ Processes = Annotated[
 OneSlope = Annotated[
     bool, typer.Option("--one-slope", help="Extrapolate all runs of a sweep by one slope.")
 ]
-
-
 Output = Annotated[
     Path | None,
     typer.Option(
@@ -165,6 +167,7 @@ class TableOptions:
 
     sums: Sums = None
     with_observables: WithObservables = False
+    with_use: WithUse = False
     by: By = None
     explained: Explained = None
     processes: Processes = None
@@ -187,9 +190,8 @@ def aggregate(
 
     Ends with exit code 3 when a run had to be left out or an energy is not converged.
     """
-    _require_one_output(output, options.explained, as_json)
-    sums, with_observables = options.sums or [], options.with_observables
-    reactions = read_reactions("--diff", sums)
+    _require_one_output(output, options, as_json)
+    reactions = read_reactions("--diff", options.sums or [])
     chosen = select_runs(selectors, site, runs)
     if output is not None:
         require_writable(output, chosen)
@@ -199,16 +201,17 @@ def aggregate(
         _explain(explain_row(select_run(options.explained, site, runs), energies), as_json)
         return
     differences = add_up("--diff", reactions, energies, unbalanced=options.unbalanced)
-    measured = read_observations(table, found) if with_observables else []
+    measured = read_observations(table, found) if options.with_observables else []
+    use = read_use(chosen) if options.with_use else []
     if as_json:
-        found_more = [one.to_json() for one in measured]
-        more = {"differences": differences} if sums else {}
-        put_json(table.to_json() | more | ({"observables": found_more} if with_observables else {}))
+        put_json(table.to_json() | _further(options, differences, measured, use))
     elif output == STDOUT:
         put(table.to_csv().rstrip("\n"))
     else:
         _show(table, unit, differences)
         show_observations(measured)
+        if use:
+            show_use(use)
     for run_id, reason in () if as_json else (*table.excluded, *table.contained):
         say(f"left out: {run_id}  {reason}", "dim")
     if output not in (None, STDOUT):
@@ -219,12 +222,31 @@ def aggregate(
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
 
 
-def _require_one_output(output: Path | None, explained: str | None, as_json: bool) -> None:
+def _further(
+    options: TableOptions,
+    differences: "Sequence[Difference]",
+    measured: "Sequence[Observation]",
+    use: Sequence[RunUse],
+) -> dict[str, Any]:  # a JSON document
+    """The parts of the JSON document that options ask for."""
+    more: dict[str, Any] = {"differences": differences} if options.sums else {}
+    if options.with_observables:
+        more["observables"] = [one.to_json() for one in measured]
+    if options.with_use:
+        more["usage"] = [one.to_json() for one in use]
+    return more
+
+
+def _require_one_output(output: Path | None, options: TableOptions, as_json: bool) -> None:
     """Raise UsageError if two options exclude each other."""
+    explained = options.explained
     if output == STDOUT and as_json:
         raise UsageError("-o - and --json both want standard output; choose one")
     if output is not None and explained is not None:
         raise UsageError("-o writes the table, and --explain shows one row; choose one")
+    if options.with_use and (output == STDOUT or explained is not None):
+        other = "--explain shows one row" if explained is not None else "-o - is for CSV alone"
+        raise UsageError(f"--usage shows a second table, and {other}; choose one")
 
 
 def _explain(trace: "RowTrace", as_json: bool) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from vmcjob.errors import RunDirError, VmcJobError
 from vmcjob.protocol import EXIT_CODES
 from vmcjob.protocol.rank import ALONE, Rank
-from vmcjob.run import programs, startup
+from vmcjob.run import gpus, programs, startup
 from vmcjob.run.ending import outcome_of
 from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
@@ -189,7 +189,7 @@ def _outcome(
         from vmcjob.run.attempt import attempt, join
 
         join(rank)
-        startup.find_devices()
+        gpus.watch(startup.find_devices())
         message = attempt(run_dir, stop, heartbeat)
     except Exception as error:
         return outcome_of(error, is_alone=rank.is_alone)

@@ -3,10 +3,13 @@
 import importlib
 import os
 from importlib import metadata
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from vmcjob.errors import DeviceError
 from vmcjob.spec import JobSpec, Kfac
+
+if TYPE_CHECKING:
+    from jax import Device
 
 MIN_THREADS = 2
 MANY_THREADS = 16
@@ -131,12 +134,12 @@ def import_jax(spec: JobSpec | None = None) -> None:
         raise DeviceError(f"JAX cannot be imported{_setting()}: {_reason(error)}") from error
 
 
-def find_devices() -> None:
-    """Have JAX look for its devices, once and for all; DeviceError where it finds none to use."""
+def find_devices() -> "list[Device]":
+    """The devices of this process, as JAX finds them; DeviceError if it finds none to use."""
     import jax
 
     try:
-        jax.local_devices()
+        return jax.local_devices()
     except Exception as error:
         raise DeviceError(
             f"JAX finds no device to compute on{_setting()}: {_reason(error)}; see that the device "

@@ -5,7 +5,8 @@ counted in parts, so that the runs of a job add up to what the job is charged fo
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from functools import reduce
 from math import inf
 
 from vmcjob.rundir import Heartbeat, Submission
@@ -84,28 +85,48 @@ class Spent:
     busy_cpus: float | None = None  # on average
     cpus: float | None = None  # that the worker could use
     seconds: float | None = None  # from start to end
-    waited_s: float | None = None  # of the last attempt, from its submission to its start
+    waited_s: float | None = None  # from the last submission to its first start
+    gpus: float | None = None  # that the worker computed on
+    gpu_busy: float | None = None  # share of time; by this and all other processes on the GPUs
+    gpu_peak_mb: float | None = None  # memory of one GPU, by this process alone
+    gpu_mb: float | None = None  # memory of one GPU in all
+
+
+NOTED = ("peak_mb", "cpus", "gpus", "gpu_busy", "gpu_peak_mb", "gpu_mb")  # by workers themselves
 
 
 def spent(attempts: Iterable[Mapping[str, object]], submission: Submission | None) -> Spent:
-    """The largest use by any attempt whose worker has noted its use; runs of before have none."""
-    found, start = Spent(), None
+    """The largest use by any attempt whose worker noted its use; earlier releases noted none."""
+    found, start, starts = Spent(), None, []
     for line in attempts:
         time = _time(line)
-        if line.get("event") == "start":
+        if line.get("event") == "start" and time is not None:
             start = time
+            starts.append(time)
         if line.get("event") != "end" or time is None or start is None:
             continue
         seconds, start = max(0.0, time - start), None
-        cpu_s, peak_mb, cpus = (_number(line.get(key)) for key in ("cpu_s", "peak_mb", "cpus"))
+        cpu_s = _number(line.get("cpu_s"))
         busy = None if cpu_s is None or not seconds else cpu_s / seconds
-        values = (peak_mb, busy, cpus, seconds)
-        before = (found.peak_mb, found.busy_cpus, found.cpus, found.seconds)
-        found = Spent(*map(_larger, before, values))
-    if submission is not None and submission.started_at is not None:
-        waited_s = max(0.0, submission.started_at - submission.submitted_at)
-        return replace(found, waited_s=waited_s)
-    return found
+        noted = {key: _number(line.get(key)) for key in NOTED}
+        found = most([found, Spent(busy_cpus=busy, seconds=seconds, **noted)])
+    if submission is None or submission.started_at is None:
+        return found
+    # A requeued job keeps its submission, so the first of its starts ended the wait.
+    began = [time for time in starts if time >= submission.submitted_at]
+    waited_s = min([*began, submission.started_at]) - submission.submitted_at
+    return replace(found, waited_s=max(0.0, waited_s))
+
+
+def most(several: Iterable[Spent]) -> Spent:
+    """The largest of each value that any of them knows."""
+    rows = list(several)
+    return Spent(
+        **{
+            item.name: reduce(_larger, (getattr(row, item.name) for row in rows), None)
+            for item in fields(Spent)
+        }
+    )
 
 
 def _larger(before: float | None, now: float | None) -> float | None:

@@ -3,6 +3,7 @@
 Each backend implements the contract of `contract.Backend` and is registered here.
 """
 
+from vmcjob.scheduler.accounting import ask_for_use
 from vmcjob.scheduler.cancel import cancel
 from vmcjob.scheduler.contract import Answer, Backend, Cost, JobPreview, SubmissionOptions
 from vmcjob.scheduler.folders import job_folders
@@ -36,6 +37,7 @@ __all__ = [
     "SubmissionOptions",
     "Submitted",
     "Watch",
+    "ask_for_use",
     "cancel",
     "check",
     "choose",

@@ -22,6 +22,7 @@ from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.runs.status import Queue
+from vmcjob.runs.usage import Spent
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.site import Site
 from vmcjob.supervisor import BatchContext
@@ -237,4 +238,8 @@ class Backend(Protocol[BatchT]):
 
     def find_script(self, run: RunDir) -> Path | None:
         """The script of the run's latest job; None if none is kept."""
+        ...
+
+    def ask_for_use(self, submissions: Mapping[RunDir, Submission]) -> Mapping[RunDir, Spent]:
+        """Resources used by the jobs, by its accounting; empty if it keeps none."""
         ...

@@ -10,6 +10,7 @@ from vmcjob.plan import Plan, Task
 from vmcjob.resources import Request
 from vmcjob.rundir import LOCAL, Process, RunDir, Submission
 from vmcjob.runs.status import Queue
+from vmcjob.runs.usage import Spent
 from vmcjob.scheduler.command import python_command
 from vmcjob.scheduler.contract import Answer, SubmissionOptions
 from vmcjob.scheduler.local.cancel import cancel_here
@@ -165,6 +166,11 @@ class Local:
     def find_script(self, run: RunDir) -> None:
         """None: there is no script."""
         del run
+
+    def ask_for_use(self, submissions: Mapping[RunDir, Submission]) -> Mapping[RunDir, Spent]:
+        """Nothing: this machine keeps no accounts."""
+        del submissions
+        return {}
 
 
 def _n_slots(options: SubmissionOptions) -> int:

@@ -14,11 +14,12 @@ from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.plan import Plan, Task
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.runs.status import Queue
+from vmcjob.runs.usage import Spent
 from vmcjob.scheduler.cancellation import cancel_jobs
 from vmcjob.scheduler.companions import write_companions
 from vmcjob.scheduler.contract import Answer, SubmissionOptions
 from vmcjob.scheduler.receipt import Cancelled
-from vmcjob.scheduler.slurm import commands, jobfiles, queue
+from vmcjob.scheduler.slurm import commands, jobfiles, queue, use
 from vmcjob.scheduler.slurm.arrays import Array, form_arrays, options_of
 from vmcjob.scheduler.slurm.inquiry import ask_for_cluster
 from vmcjob.scheduler.slurm.patience import MAX_UNANSWERED, Patience, explained, may_pass
@@ -102,6 +103,10 @@ class Slurm:
     def find_script(self, run: RunDir) -> Path | None:
         """What sbatch got."""
         return jobfiles.find_script(run)
+
+    def ask_for_use(self, submissions: Mapping[RunDir, Submission]) -> Mapping[RunDir, Spent]:
+        """The figures of sacct."""
+        return use.ask_for_use(submissions)
 
 
 class SlurmHandover:
