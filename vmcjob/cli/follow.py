@@ -12,7 +12,9 @@ from vmcjob.rundir import RunDir
 from vmcjob.runs.status import Row, State, examine
 from vmcjob.scheduler import Watch
 
-POLL_S = 0.5
+POLL_S = 0.5  # between two looks at runs of this machine
+JOB_POLL_S = 2.0  # at runs of a cluster, whose heartbeats come every two seconds
+LOOKS_PER_S = 20.0  # at a large number of runs, each of several files
 TALK_S = 5.0  # between two plain lines about the same run
 
 
@@ -30,7 +32,7 @@ class View(Protocol):
 
 def follow(runs: Sequence[RunDir]) -> list[Row]:
     """Show the runs on standard error until all have ended; return their last states."""
-    slurm = Watch()
+    slurm, pause_s = Watch(), _pause_s(runs)
     view = BarView() if can_redraw(sys.stderr) else LineView()
     try:
         while True:
@@ -39,9 +41,16 @@ def follow(runs: Sequence[RunDir]) -> list[Row]:
             view.show(rows)
             if not any(row.state.is_active for row in rows):
                 return rows
-            time.sleep(POLL_S)
+            time.sleep(pause_s)
     finally:
         view.close()
+
+
+def _pause_s(runs: Sequence[RunDir]) -> float:
+    """Seconds between two looks, so that a shared file system is asked no more than it must be."""
+    given = (run.read_submission() for run in runs)
+    is_shared = any(submission is not None and submission.is_job for submission in given)
+    return max(JOB_POLL_S if is_shared else POLL_S, len(runs) / LOOKS_PER_S)
 
 
 def describe(row: Row) -> list[str]:

@@ -35,6 +35,7 @@ def main(path: Path, rank: Rank = ALONE) -> int:
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", stream=sys.stderr)
     log.setLevel(logging.INFO)
     run_dir = RunDir.open(path)
+    run_dir.refresh()
     if not rank.is_first:
         return _accompany(run_dir, rank)
     with (

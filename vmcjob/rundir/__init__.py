@@ -1,7 +1,7 @@
 """The run directory is the database: all paths and small files of one run, and run selection."""
 
 from vmcjob.rundir.directory import OLD, RunDir
-from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full
+from vmcjob.rundir.files import DISK_FULL, is_about_full_disk, is_disk_full, refresh
 from vmcjob.rundir.groups import Group, find_damaged_groups, find_groups
 from vmcjob.rundir.log import LogFiles, LogReader
 from vmcjob.rundir.process import Process
@@ -50,5 +50,6 @@ __all__ = [
     "is_about_full_disk",
     "is_disk_full",
     "list_runs",
+    "refresh",
     "select",
 ]

@@ -12,6 +12,7 @@ from typing import TypeVar
 
 from vmcjob.errors import NotFoundError, RunDirError
 from vmcjob.rundir.files import (
+    refresh,
     remove_abandoned,
     write_whole,
 )
@@ -171,6 +172,10 @@ class RunDir(RunJournal):
         """Whether it has finished and has results that another run can copy."""
         outcome = self.read_outcome()
         return outcome is not None and outcome.outcome is Outcome.FINISHED and self.has_results
+
+    def refresh(self) -> frozenset[str]:
+        """The names of the run's files; afterwards, this host sees the files as they are now."""
+        return refresh(self.path)
 
     def take_start(self) -> None:
         """Copy the start of this run from the run it waited for, if that is not done yet.

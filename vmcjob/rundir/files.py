@@ -40,6 +40,19 @@ def read_text(path: Path) -> str:
     return content.decode("utf-8")
 
 
+def refresh(folder: Path) -> frozenset[str]:
+    """The names in a folder, as its file server has them now; none if it cannot be listed.
+
+    A client of NFS remembers names, absent ones too, and where they lead for up to a minute. When
+    a folder is opened, the client asks the server whether the folder has changed, and then forgets
+    all of its names.
+    """
+    try:
+        return frozenset(os.listdir(folder))
+    except OSError:
+        return frozenset()
+
+
 def replace_file(path: Path, text: str) -> None:
     """Replace a file atomically, or raise RunDirError."""
     try:

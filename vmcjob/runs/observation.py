@@ -1,13 +1,36 @@
 """Observation of a run: its directory, living processes, and the state of its job."""
 
+import os
 import time
 from collections.abc import Iterable
+from dataclasses import replace
 
 from vmcjob.rundir import Heartbeat, Process, RunDir, Submission
-from vmcjob.runs.state import STALE_S, JobState, Observation
+from vmcjob.runs.state import STALE_S, JobState, Observation, Stage
 
 
 def observe(run: RunDir, now: float, job: JobState | None = None) -> Observation:
+    """Read all facts about a run; if its worker seems lost, as the file server has them now."""
+    seen = _read(run, now, job)
+    if not _seems_lost(seen):
+        return seen
+    names = run.refresh()
+    seen = _read(run, now, job)
+    has_outcome = run.outcome_path.name in names
+    is_hidden = seen.outcome is None and has_outcome and not os.path.lexists(run.outcome_path)
+    return replace(seen, is_outcome_hidden=is_hidden)
+
+
+def _seems_lost(seen: Observation) -> bool:
+    """Whether a run that was submitted has neither an outcome nor anybody who works on it."""
+    if seen.outcome is not None or (seen.submission is None and seen.heartbeat is None):
+        return False
+    if seen.job is not None and seen.job.stage is Stage.WAITING:
+        return False
+    return not seen.is_worker_alive or (seen.job is not None and seen.job.stage is Stage.ENDED)
+
+
+def _read(run: RunDir, now: float, job: JobState | None) -> Observation:
     """Read all facts about a run, in the order that the end of a worker requires.
 
     A worker writes its outcome and then ends, so the outcome is read last. If it were read first, a

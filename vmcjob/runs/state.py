@@ -20,7 +20,7 @@ class State(StrEnum):
     BLOCKED = "BLOCKED"  # it waits for a run that does not go on
     RUNNING = "RUNNING"
     STOPPING = "STOPPING"
-    NOT_KNOWN = "NOT KNOWN"  # whether its job lives: its batch system and its worker differ on that
+    NOT_KNOWN = "NOT KNOWN"  # whether its job lives, or how it ended
     FINISHED = "FINISHED"
     CANCELLED = "CANCELLED"
     PREEMPTED = "PREEMPTED"
@@ -104,6 +104,7 @@ class Observation:
     is_launcher_gone: bool
     last_sign: float  # of life of a worker, in seconds since the epoch; 0 without any
     job: JobState | None = None
+    is_outcome_hidden: bool = False  # its name is listed, and this host cannot open the file yet
 
 
 def judge(seen: Observation) -> State:
@@ -113,6 +114,8 @@ def judge(seen: Observation) -> State:
     would invite a second worker. `cancel` takes such a run back.
     """
     submission, outcome = seen.submission, seen.outcome
+    if seen.is_outcome_hidden:
+        return State.NOT_KNOWN
     if submission is not None and submission.is_job:
         return _judge_job(seen, submission)
     is_waiting = submission is not None and submission.worker is None

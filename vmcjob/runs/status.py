@@ -61,6 +61,7 @@ OUTLIVES = (
     "cancelled, but its worker was heard of {:.0f} s ago on a node that the batch system does not "
     "reach; it stops at its next checkpoint"
 )
+HIDDEN = "it has ended, and the file system does not show this host how yet; look again in a minute"
 TRAINED_ONLY = "trained only, so without an energy: evaluate.steps is 0"
 NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
@@ -220,9 +221,7 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     if state is State.DEAD:
         return (job.words if job else "") or _explain_death(run, seen)
     if state is State.NOT_KNOWN:
-        if job is not None and job.stage is Stage.UNKNOWN:
-            return job.words
-        return DISPUTED.format(silence_s(seen), STALE_S)
+        return _explain_doubt(seen)
     if state is State.RUNNING:
         return SILENT if _is_silent(seen) else _forecast(seen.heartbeat)
     if state is State.FINISHED and (damage := run.damage):
@@ -234,6 +233,15 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     is_failed = outcome is not None and outcome.outcome is Outcome.FAILED
     is_told = not state.is_active or (state is State.STOPPING and is_failed)
     return outcome.message if outcome and is_told else ""
+
+
+def _explain_doubt(seen: Observation) -> str:
+    """Why the state of a run is not known."""
+    if seen.is_outcome_hidden:
+        return HIDDEN
+    if seen.job is not None and seen.job.stage is Stage.UNKNOWN:
+        return seen.job.words
+    return DISPUTED.format(silence_s(seen), STALE_S)
 
 
 def _forecast(beat: Heartbeat | None) -> str:

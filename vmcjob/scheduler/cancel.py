@@ -18,6 +18,7 @@ def cancel(runs: Sequence[RunDir]) -> list[Cancelled]:
     done: dict[RunDir, Cancelled] = {}
     theirs: dict[str, tuple[AnyBackend, list[RunDir]]] = {}
     for run in runs:
+        run.refresh()  # another host may have submitted it a moment ago
         try:
             backend = backend_of(run)
         except VmcJobError as error:

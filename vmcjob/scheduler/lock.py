@@ -9,11 +9,14 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError, SchedulerError
 
+MIN_PAUSE_S, MAX_PAUSE_S = 0.02, 0.5
+"""Pauses between two tries: each is a question to the file server."""
+
 
 @contextmanager
 def queue_lock(root: Path, patience_s: float = 30.0) -> Iterator[None]:
     """Hold the lock for all decisions about runs below a runs root."""
-    deadline = time.monotonic() + patience_s
+    deadline, pause_s = time.monotonic() + patience_s, MIN_PAUSE_S
     descriptor = open_lock(lock_folder(root) / "queue.lock")
     try:
         while not try_lock(descriptor):
@@ -22,7 +25,8 @@ def queue_lock(root: Path, patience_s: float = 30.0) -> Iterator[None]:
                     f"{root}: another vmcjob has been at work here for {patience_s:g} s; "
                     "is one stopped or hanging?"
                 )
-            time.sleep(0.02)
+            time.sleep(pause_s)
+            pause_s = min(2 * pause_s, MAX_PAUSE_S)
         yield
     finally:
         os.close(descriptor)

@@ -3,11 +3,12 @@
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 from subprocess import Popen
 
 from vmcjob.errors import RunDirError, SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
-from vmcjob.rundir import RunDir, Submission
+from vmcjob.rundir import RunDir, Submission, refresh
 from vmcjob.runs.status import STALE_S, Queue, Stage, State, examine, heard_of_s
 from vmcjob.scheduler.chain import in_order, waits_of, why_in_vain
 from vmcjob.scheduler.companions import is_through
@@ -110,6 +111,7 @@ def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOption
     tasks = distinct(plans)
     made = create_missing(options.root, tasks)
     with queue_lock(options.root):
+        _refresh(options.root, tasks)
         made += create_missing(options.root, tasks)  # removed meanwhile, by a refused submission
         _adopt_jobs(backend, [RunDir(options.root / run_id) for run_id in tasks])
         planned = draft(backend, plans, options)
@@ -131,6 +133,14 @@ def submit(backend: AnyBackend, plans: Sequence[Plan], options: SubmissionOption
         if item.run in done.job_ids
     )
     return Receipt(submitted, (*planned.receipt.skipped, *done.behind), tuple(done.processes))
+
+
+def _refresh(root: Path, run_ids: Iterable[str]) -> None:
+    """See the runs as they are now: other hosts may have submitted them a moment ago."""
+    present = refresh(root)
+    for run_id in run_ids:
+        if run_id in present:
+            RunDir(root / run_id).refresh()
 
 
 class _Progress:

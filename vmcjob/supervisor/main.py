@@ -51,6 +51,7 @@ from vmcjob.supervisor.watch import Deadline, Inbox, Recall, listen, watch
 
 BLOCKED = 1
 """Exit code of a job that began in vain: those that wait for it must not begin."""
+LOOK_S = 2.0  # seconds between two checks for a file that another host writes
 START_PATIENCE_S = 600.0  # of ranks, for the copy that the first one makes
 
 
@@ -98,6 +99,7 @@ class Supervisor:
         They would end us in the middle.
         """
         run = RunDir(Path(self.run_dir))
+        run.refresh()  # an earlier attempt on this host may have read an earlier submission
         submission = run.read_submission()
         if (code := self._why_not_begun(run, submission)) is not None or submission is None:
             return code or 0
@@ -135,6 +137,8 @@ class Supervisor:
             say("the run has been cancelled; nothing to do here")
             return 0
         has_begun = submission.started_at is not None or run.start_path.exists()
+        for run_id in submission.waits_for or ():
+            run.beside(run_id).refresh()
         if not has_begun and (waits := run.open_waits):
             # SLURM 22.05 starts a job when the one that it waits for was cancelled before its turn.
             say(f"{', '.join(waits)} has not finished; the run that waits for it is blocked")
@@ -236,7 +240,8 @@ def _wait_for_start(run: RunDir, submission: Submission) -> None:
     while is_wanted and not run.start_path.exists():
         if time.monotonic() > patience:
             raise RunDirError(f"{run.start_path}: was not copied in {START_PATIENCE_S:g} s")
-        time.sleep(1.0)
+        time.sleep(LOOK_S)
+        run.refresh()
 
 
 def _why_not_started(program: str, error: OSError) -> str:

@@ -16,7 +16,7 @@ POLL_S = 0.2  # how soon an ended worker is noticed
 MAX_PATIENCE_S = 15.0  # for an answer of SLURM, while signals wait
 ASK_AGAIN_S = 60.0
 TELL_AGAIN_S = 5.0
-LOOK_S = 2.0  # between two looks for a cancellation
+LOOK_S = 5.0  # between two looks for a cancellation, at files that many nodes share
 
 
 class Inbox:
