@@ -26,11 +26,16 @@ html_static_path = ["_static"]
 html_copy_source = False
 html_css_files = ["vmcjob.css"]
 html_show_sourcelink = False
+smartquotes = False
+LONE_PAGES = ("first-minutes", "troubleshooting", "theory", "observables", "benchmarks")
+LONE_PAGES += ("comparison", "glossary", "extending", "architecture", "changelog", "citing")
+html_sidebars = dict.fromkeys(("index", *LONE_PAGES), [])  # they have no section to navigate
 html_theme_options = {
     "navbar_align": "left",
+    "navbar_persistent": ["search-button"],
     "show_nav_level": 2,
     "show_toc_level": 2,
-    "header_links_before_dropdown": 7,
+    "header_links_before_dropdown": 5,
     "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],

@@ -7,7 +7,6 @@ table of contents and can be searched.
 import inspect
 from collections.abc import Iterator
 from importlib import import_module
-from itertools import groupby
 
 from docutils import nodes
 from sphinx.application import Sphinx
@@ -80,7 +79,10 @@ def command_paths(command: object, path: tuple[str, ...]) -> Iterator[tuple[str,
 
 def key_tables(rows: Iterator[KeyRow]) -> Iterator[str]:
     """A Markdown table for each table of a document."""
-    for (table, kind), group in groupby(rows, key=lambda row: (table_of(row.key), row.kind)):
+    tables: dict[tuple[str, str], list[KeyRow]] = {}
+    for row in rows:
+        tables.setdefault((table_of(row.key), row.kind), []).append(row)
+    for (table, kind), group in tables.items():
         suffix = f', kind = "{kind}"' if kind else ""
         yield from (f"## `[{table}]`{suffix}" if table else "## Outside of tables", "")
         yield from ("| key | default | meaning | accepted |", "|---|---|---|---|")
