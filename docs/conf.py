@@ -29,7 +29,7 @@ html_show_sourcelink = False
 smartquotes = False
 LONE_PAGES = ("first-minutes", "troubleshooting", "theory", "observables", "benchmarks")
 LONE_PAGES += ("comparison", "glossary", "extending", "architecture", "changelog", "citing")
-html_sidebars = dict.fromkeys(("index", *LONE_PAGES), [])  # they have no section to navigate
+html_sidebars = {name: [] for name in ("index", *LONE_PAGES)}  # they have no section to navigate
 html_theme_options = {
     "navbar_align": "left",
     "navbar_persistent": ["search-button"],
