@@ -22,6 +22,7 @@ from vmcjob.document.keys import (
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.reader import FAILED, Failure, Reader
 from vmcjob.document.scalar import accept, parse_value
+from vmcjob.document.schema import Schema, json_schema
 from vmcjob.document.text import Complaint, Document, read_text
 from vmcjob.document.wording import closest, enumerate_words
 from vmcjob.document.writer import format_path, format_short, format_value, write
@@ -38,6 +39,7 @@ __all__ = [
     "Kind",
     "Reader",
     "Rule",
+    "Schema",
     "above",
     "accept",
     "at_least",
@@ -51,6 +53,7 @@ __all__ = [
     "format_value",
     "from_to_below",
     "inside",
+    "json_schema",
     "keys_of",
     "kind_of",
     "matching",

@@ -28,46 +28,72 @@ class Rule:
     phrase: str
     holds: Callable[[Any], bool]  # gets a value of the key's own type
     choices: tuple[str, ...] = ()
+    schema: tuple[tuple[str, Any], ...] = ()
+    """The condition in the words of JSON Schema, as far as there are any."""
 
 
 def at_least(least: float) -> Rule:
-    return Rule(f"{{}} of at least {least}", lambda value: value >= least)
+    return Rule(
+        f"{{}} of at least {least}", lambda value: value >= least, schema=(("minimum", least),)
+    )
 
 
 def above(bound: float) -> Rule:
-    return Rule(f"{{}} above {bound}", lambda value: value > bound)
+    return Rule(
+        f"{{}} above {bound}", lambda value: value > bound, schema=(("exclusiveMinimum", bound),)
+    )
 
 
 def between(low: float, high: float) -> Rule:
     """From low to high, both ends included."""
-    return Rule(f"{{}} from {low} to {high}", lambda value: low <= value <= high)
+    return Rule(
+        f"{{}} from {low} to {high}",
+        lambda value: low <= value <= high,
+        schema=(("minimum", low), ("maximum", high)),
+    )
 
 
 def inside(low: float, high: float) -> Rule:
     """Between low and high, both ends excluded."""
-    return Rule(f"{{}} between {low} and {high}", lambda value: low < value < high)
+    return Rule(
+        f"{{}} between {low} and {high}",
+        lambda value: low < value < high,
+        schema=(("exclusiveMinimum", low), ("exclusiveMaximum", high)),
+    )
 
 
 def from_to_below(low: float, high: float) -> Rule:
     """From low, which is included, to high, which is excluded."""
-    return Rule(f"{{}} from {low} to below {high}", lambda value: low <= value < high)
+    return Rule(
+        f"{{}} from {low} to below {high}",
+        lambda value: low <= value < high,
+        schema=(("minimum", low), ("exclusiveMaximum", high)),
+    )
 
 
 def at_most_of_them(most: int) -> Rule:
     """At most so many elements of an array."""
-    return Rule(f"{{}}, at most {most} of them", lambda values: len(values) <= most)
+    return Rule(
+        f"{{}}, at most {most} of them",
+        lambda values: len(values) <= most,
+        schema=(("maxItems", most),),
+    )
 
 
 def matching(pattern: str, phrase: str) -> Rule:
     """A string that the whole pattern matches; `phrase` describes the pattern to users."""
     compiled = re.compile(pattern)
-    return Rule(phrase, lambda value: compiled.fullmatch(value) is not None)
+    return Rule(
+        phrase,
+        lambda value: compiled.fullmatch(value) is not None,
+        schema=(("pattern", f"^(?:{pattern})$"),),
+    )
 
 
 def one_of(choices: Iterable[str], phrase: str) -> Rule:
     """One of a few strings; for a misspelt one, the complaint suggests the nearest."""
     choices = tuple(choices)
-    return Rule(phrase, lambda value: value in choices, choices)
+    return Rule(phrase, lambda value: value in choices, choices, (("enum", choices),))
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,11 @@ from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.override import Overrides
 from vmcjob.spec.plausible import doubts_about
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
+from vmcjob.spec.schema import spec_schema
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
 from vmcjob.spec.size import Size, format_bytes, measure
 from vmcjob.spec.start import why_no_start
+from vmcjob.spec.starter import starter
 from vmcjob.spec.sweep import Variations
 from vmcjob.spec.system import Atom, System
 
@@ -73,5 +75,7 @@ __all__ = [
     "science",
     "science_keys",
     "science_sha256",
+    "spec_schema",
+    "starter",
     "why_no_start",
 ]

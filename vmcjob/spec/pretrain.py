@@ -38,7 +38,7 @@ class Pretrain:
     ] = HALF_PROJECTED
     active_space: Annotated[
         tuple[int, ...],
-        Rule("{} of electrons and orbitals, like [4, 4]", _is_space),
+        Rule("{} of electrons and orbitals, like [4, 4]", _is_space, schema=(("maxItems", 2),)),
         "electrons and orbitals of CASSCF; its determinants, not one, are then fitted",
         Before(()),
     ] = ()

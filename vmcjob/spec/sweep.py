@@ -13,6 +13,7 @@ from vmcjob.document import (
     Kind,
     Reader,
     Rule,
+    Schema,
     closest,
     enumerate_words,
     format_value,
@@ -74,6 +75,13 @@ class Sweep:
         good = tuple(axis for axis in axes.values() if axis is not FAILED)
         return cls(good, frozenset(axes) - {axis.name for axis in good})
 
+    @staticmethod
+    def json_schema() -> Schema:
+        """One array of values for each variable or key."""
+        value = {"type": ["number", "string", "boolean"]}
+        axis = {"type": "array", "minItems": 1, "items": value}
+        return {"type": "object", "additionalProperties": axis}
+
     @property
     def n_points(self) -> int:
         return math.prod(len(axis.values) for axis in self.axes)
@@ -111,7 +119,9 @@ class Variations:
     """The keys that make many jobs from one spec; a resolved job has none of them."""
 
     seeds: Annotated[
-        tuple[Seed, ...], Rule("{} of at least one seed", bool), "one job for each"
+        tuple[Seed, ...],
+        Rule("{} of at least one seed", bool, schema=(("minItems", 1),)),
+        "one job for each",
     ] = ()
     sweep: Annotated[Sweep, "one job for each combination of values"] = Sweep()
 

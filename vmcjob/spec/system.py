@@ -15,6 +15,7 @@ from vmcjob.document import (
     Kind,
     Reader,
     Rule,
+    Schema,
     at_least,
     at_most_of_them,
     between,
@@ -51,6 +52,15 @@ class Atom:
         symbol = _read_symbol(value[0], (*path, 0), reader)
         x, y, z = (reader.value(COORDINATE, value[i], (*path, i)) for i in (1, 2, 3))
         return FAILED if FAILED in (symbol, x, y, z) else cls(symbol, (x, y, z))
+
+    @staticmethod
+    def json_schema() -> Schema:
+        """A symbol and three coordinates, each a number or an expression."""
+        expression = {"type": "string", "pattern": r"^\s*\{.*\}\s*$"}
+        coordinate = {"anyOf": [{"type": "number"}, expression]}
+        symbol = {"type": "string", "enum": list(SYMBOLS)}
+        sizes = {"minItems": 4, "maxItems": 4}
+        return {"type": "array", "items": [symbol, *[coordinate] * 3]} | sizes
 
     def to_toml(self) -> list[str | float]:
         return [self.symbol, *self.position]
@@ -89,6 +99,7 @@ class System:
         Rule(
             f"{{}} of atoms, each like {_EXAMPLE}",
             lambda atoms: any(isinstance(atom, list) for atom in atoms),
+            schema=(("minItems", 1),),
         ),
         at_most_of_them(MAX_ATOMS),
         f"the nuclei, like atoms = [{_EXAMPLE}]",

@@ -1,0 +1,120 @@
+"""The command `init`: a starter spec, and a site profile of a cluster."""
+
+import json
+import os
+import re
+import socket
+import sys
+from pathlib import Path
+from shlex import quote
+from typing import Annotated
+
+import typer
+
+from vmcjob.cli.app import Command, app
+from vmcjob.cli.schema import Documents, make_schema
+from vmcjob.cli.screen import is_terminal, say
+from vmcjob.errors import NotFoundError, UsageError
+
+SCHEMA_NAME = "vmcjob-spec.schema.json"
+PROFILE_NAME = "site.toml"
+DEFAULT_ATOMS = 'atoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]   # in bohr'
+
+Folder = Annotated[
+    Path, typer.Argument(metavar="[DIR]", help="Where to write; made if it is not there.")
+]
+Xyz = Annotated[
+    Path | None, typer.Option("--xyz", metavar="FILE", help="The molecule of an xyz file.")
+]
+Molecule = Annotated[
+    str | None,
+    typer.Option("--molecule", metavar="NAME", help="A molecule of ase's table, like H2O."),
+]
+IsCluster = Annotated[
+    bool,
+    typer.Option("--cluster", help="Write a site profile from what SLURM says here, and no spec."),
+]
+
+
+@app.command(cls=Command)
+def init(
+    folder: Folder = Path(),
+    xyz: Xyz = None,
+    molecule: Molecule = None,
+    is_cluster: IsCluster = False,
+) -> None:
+    """Write a starter spec, with the common keys as comments. No file is ever overwritten.
+
+    Without --xyz and --molecule, it asks for the molecule on a terminal; elsewhere, it takes H2.
+    """
+    if is_cluster:
+        if xyz or molecule:
+            raise UsageError("--cluster writes no spec; leave --xyz and --molecule out")
+        _write_profile(folder)
+        return
+    if xyz and molecule:
+        raise UsageError("give one of --xyz and --molecule")
+    if not (xyz or molecule) and is_terminal(sys.stdin):
+        answer = typer.prompt("Molecule (a name like H2O, or an xyz file)", default="H2", err=True)
+        is_file = answer.endswith(".xyz") or Path(answer).is_file()
+        xyz, molecule = (Path(answer), None) if is_file else (None, _unless_default(answer))
+    _write_spec(folder, xyz, molecule)
+
+
+def _unless_default(answer: str) -> str | None:
+    return None if answer == "H2" else answer
+
+
+def _write_spec(folder: Path, xyz: Path | None, molecule: str | None) -> None:
+    """Write the spec and its schema; SpecError if its molecule cannot be read."""
+    from vmcjob.document import format_value
+    from vmcjob.spec import parse_spec, starter
+
+    geometry = to_check = DEFAULT_ATOMS
+    if xyz is not None:
+        if not xyz.is_file():
+            raise NotFoundError(f"{xyz}: no such file; --xyz names it")
+        to_check = f"xyz = {format_value(str(xyz.resolve()))}"  # the folder may not be there yet
+        geometry = f"xyz = {format_value(os.path.relpath(xyz.resolve(), folder.resolve()))}"
+    elif molecule is not None:
+        geometry = to_check = f"molecule = {format_value(molecule)}"
+    name = _name(xyz.stem if xyz is not None else molecule or "h2")
+    path = folder / f"{name}.toml"
+    _require_new(path)
+    parse_spec(starter(name, to_check, SCHEMA_NAME), str(path))
+    _write(path, starter(name, geometry, f"./{SCHEMA_NAME}"))
+    if not (folder / SCHEMA_NAME).exists():
+        _write(folder / SCHEMA_NAME, f"{json.dumps(make_schema(Documents.SPEC), indent=1)}\n")
+    where = quote(str(path))
+    say(f"wrote {path}\n\n  vmcjob validate {where}\n  vmcjob submit --follow {where}")
+
+
+def _write_profile(folder: Path) -> None:
+    """Write the profile of this cluster; SchedulerError if no cluster answers."""
+    from vmcjob.scheduler import draft_profile
+
+    path = folder / PROFILE_NAME
+    _require_new(path)
+    _write(path, draft_profile(socket.gethostname().partition(".")[0]))
+    where = quote(str(path))
+    say(f"wrote {path}; look through it, then\n\n  vmcjob submit -n --site {where} SPEC")
+
+
+def _name(text: str) -> str:
+    """A name of runs from the name of a file or molecule."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text).strip("._-").lower()[:64] or "molecule"
+
+
+def _require_new(path: Path) -> None:
+    if os.path.lexists(path):
+        raise UsageError(f"{path}: is there already and is not overwritten; choose another DIR")
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file; UsageError if that is not possible."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with open(path, "x", encoding="utf-8") as file:
+            file.write(text)
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be written: {(error.strerror or '').lower()}") from None

@@ -1,0 +1,77 @@
+"""A first site profile from what SLURM says of its partitions and of the user's accounts."""
+
+import getpass
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from vmcjob.document import format_value
+from vmcjob.errors import SchedulerError
+from vmcjob.scheduler.slurm import commands
+
+NO_GRES = ("", "(null)")
+
+
+class NodeGroup(NamedTuple):
+    """Equal nodes of a partition, as sinfo lists them."""
+
+    partition: str
+    is_default: bool
+    limit: str
+    memory_mb: str
+    cpus: str
+    gres: str
+    nodes: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        gres = "no GPU" if self.gres in NO_GRES else self.gres
+        words = f"{self.nodes} nodes, {self.cpus} CPUs, {self.memory_mb} MB, {gres}"
+        default = " (default)" if self.is_default else ""
+        return f"{self.partition}{default}: {words}, at most {self.limit}"
+
+
+def draft_profile(name: str) -> str:
+    """The text of a site profile for this cluster; SchedulerError if no cluster answers."""
+    groups = list(_list_nodes())
+    if not groups:
+        raise SchedulerError("sinfo lists no partition; ask where jobs may go, or write a profile")
+    return "\n".join(_lines(name, groups, _accounts())) + "\n"
+
+
+def _list_nodes() -> Iterator[NodeGroup]:
+    text = commands.call("sinfo", "--noheader", "--format=%P|%l|%m|%c|%G|%D")
+    for line in text.splitlines():
+        columns = [column.strip() for column in line.split("|")]
+        if len(columns) == 6:
+            name, limit, memory, cpus, gres, nodes = columns
+            is_default = name.endswith("*")
+            yield NodeGroup(name.rstrip("*"), is_default, limit, memory, cpus, gres, nodes)
+
+
+def _accounts() -> list[str]:
+    """The accounts that the user may charge; none where SLURM keeps no accounts."""
+    question = ("sacctmgr", "--noheader", "--parsable2", "show", "associations")
+    try:
+        text = commands.call(*question, f"user={getpass.getuser()}", "format=account")
+    except (SchedulerError, OSError, KeyError):  # no accounting, or a user without a name
+        return []
+    return list(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+
+
+def _lines(name: str, groups: list[NodeGroup], accounts: list[str]) -> Iterator[str]:
+    with_gpus = [group for group in groups if group.gres not in NO_GRES]
+    chosen = next((g for g in with_gpus if g.is_default), None) or next(iter(with_gpus), None)
+    chosen = chosen or next((g for g in groups if g.is_default), groups[0])
+    yield "# A site profile: where runs are and where jobs go; vmcjob schema profile has all keys"
+    yield f"name = {format_value(name)}"
+    yield 'runs = "~/vmcjob-runs"           # on a file system that all nodes see'
+    yield 'scheduler = "slurm"'
+    yield from ("", "[slurm]", "# The partitions of this cluster:")
+    yield from (f"#   {group}" for group in groups)
+    yield f"partition = {format_value(chosen.partition)}"
+    if len(accounts) == 1:
+        yield f"account = {format_value(accounts[0])}"
+    elif accounts:
+        yield f"# account = {format_value(accounts[0])}    # or {', '.join(accounts[1:])}"
+    yield 'time = "01:00:00"                # of a job whose spec asks for no other'
+    yield from ("", "[container]", '# image = "~/vmcjob.sif"         # made by vmcjob image build')
