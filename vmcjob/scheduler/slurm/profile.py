@@ -1,10 +1,10 @@
 """A first site profile from what SLURM says of its partitions and of the user's accounts."""
 
 import getpass
+import json
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from vmcjob.document import format_value
 from vmcjob.errors import SchedulerError
 from vmcjob.scheduler.slurm import commands
 
@@ -63,15 +63,15 @@ def _lines(name: str, groups: list[NodeGroup], accounts: list[str]) -> Iterator[
     chosen = next((g for g in with_gpus if g.is_default), None) or next(iter(with_gpus), None)
     chosen = chosen or next((g for g in groups if g.is_default), groups[0])
     yield "# A site profile: where runs are and where jobs go; vmcjob schema profile has all keys"
-    yield f"name = {format_value(name)}"
+    yield f"name = {json.dumps(name)}"
     yield 'runs = "~/vmcjob-runs"           # on a file system that all nodes see'
     yield 'scheduler = "slurm"'
     yield from ("", "[slurm]", "# The partitions of this cluster:")
     yield from (f"#   {group}" for group in groups)
-    yield f"partition = {format_value(chosen.partition)}"
+    yield f"partition = {json.dumps(chosen.partition)}"
     if len(accounts) == 1:
-        yield f"account = {format_value(accounts[0])}"
+        yield f"account = {json.dumps(accounts[0])}"
     elif accounts:
-        yield f"# account = {format_value(accounts[0])}    # or {', '.join(accounts[1:])}"
+        yield f"# account = {json.dumps(accounts[0])}    # or {', '.join(accounts[1:])}"
     yield 'time = "01:00:00"                # of a job whose spec asks for no other'
     yield from ("", "[container]", '# image = "~/vmcjob.sif"         # made by vmcjob image build')
