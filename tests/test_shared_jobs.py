@@ -1,7 +1,9 @@
 """Runs that share jobs, from their spec to SLURM and back; its programs are stand-ins."""
 
+import os
 import pickle
 import re
+import subprocess
 import time
 from pathlib import Path
 
@@ -15,7 +17,8 @@ from vmcjob.plan import Plan, make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission, list_runs
 from vmcjob.runs.status import State, examine
-from vmcjob.site import Site
+from vmcjob.scheduler.slurm.mps import MPS, SETUP, TIME_SLICING
+from vmcjob.site import Site, Slurm
 from vmcjob.spec import parse_spec
 from vmcjob.supervisor import Pack, Share
 
@@ -184,3 +187,54 @@ def test_a_cancelled_run_can_be_submitted_while_its_job_goes_on(cluster, tmp_pat
     assert again == [first]
     assert (submission(first).job_id, submission(second).job_id) == ("8", "7")
     assert submission(first).job_name != submission(second).job_name
+
+
+@pytest.mark.parametrize(
+    ("resources", "max_parallel", "has_mps", "how"),
+    [
+        ("runs_per_job = 4", None, True, MPS),
+        ("runs_per_job = 4", None, False, TIME_SLICING),
+        ("runs_per_job = 4\ngpus = 4", None, True, ""),  # each has its own
+        ("runs_per_job = 4\ngpus = 0", None, True, ""),
+        ("runs_per_job = 4", 1, True, ""),  # one at a time has the GPU to itself
+    ],
+)
+def test_a_job_starts_mps_only_for_runs_that_share_a_gpu(
+    tmp_path, resources, max_parallel, has_mps, how
+):
+    site = Site(slurm=Slurm(mps=has_mps))
+    drawn = draft_for_slurm(tmp_path, [plan(4, resources)], site, Request(), max_parallel)
+    (preview,) = {array.preview().gpu_sharing for array in drawn.arrays}
+    assert preview == how
+    for array in drawn.arrays:
+        assert ("\n".join(SETUP) in array.script) is (how == MPS)
+
+
+@pytest.mark.parametrize("code", [0, 1])
+def test_the_daemon_of_mps_lives_as_long_as_its_job(tmp_path, programs, code):
+    """Where it does not start, workers must not look for it: CUDA would wait in vain."""
+    programs.make("nvidia-cuda-mps-control")
+    (programs.folder / "nvidia-cuda-mps-control").write_text(
+        "#!/bin/bash\n[ $# = 0 ] && read word\n"
+        'echo "$1 $word ${CUDA_VISIBLE_DEVICES:-all}" >> "$0.calls"\n'
+        f"exit {code}\n"
+    )
+    show = "echo $CUDA_MPS_PIPE_DIRECTORY; ls -d /tmp/vmcjob-mps-$SLURM_JOB_ID"
+    job_id = f"test-{os.getpid()}"
+    folder = Path(f"/tmp/vmcjob-mps-{job_id}")
+    environ = {"PATH": f"{programs.folder}:/usr/bin:/bin", "CUDA_VISIBLE_DEVICES": "2"}
+    done = subprocess.run(
+        ["bash", "-c", "\n".join((*SETUP, show))],
+        env=environ | {"SLURM_JOB_ID": job_id},
+        capture_output=True,
+        text=True,
+    )
+    calls = programs.calls("nvidia-cuda-mps-control")
+    assert not folder.exists()
+    if code == 0:
+        assert done.stdout == f"{folder}\n{folder}\n"
+        assert calls == ["-d  all", " quit 2"]
+    else:
+        assert done.stdout == "\n"
+        assert calls == ["-d  all"]
+        assert "share a GPU by time slicing" in done.stderr

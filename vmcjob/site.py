@@ -26,6 +26,7 @@ class Slurm(Request):
     auto_resume: Annotated[
         bool, "whether preempted runs are submitted again by their jobs, where SLURM does not do it"
     ] = False
+    mps: Annotated[bool, "whether jobs start NVIDIA's MPS for runs that share a GPU"] = False
 
 
 @dataclass(frozen=True)

@@ -244,6 +244,21 @@ def test_a_dry_run_for_slurm_needs_no_slurm(shell):
     assert not shell.runs.exists()
 
 
+def test_a_dry_run_says_how_runs_share_a_gpu(shell):
+    """Time slicing is what users get without a word, and MPS may be one line away."""
+    site = shell.cwd / "site.toml"
+    site.write_text('scheduler = "slurm"\n')
+    with (shell.cwd / "h.toml").open("a") as spec:
+        spec.write("[resources]\nruns_per_job = 2\n")
+    dry = ("submit", "-n", "--site", "site.toml", "h.toml")
+    assert "# several runs share a GPU by time slicing" in shell.run(*dry).stdout
+    site.write_text('scheduler = "slurm"\n[slurm]\nmps = true\n')
+    assert "at the same time, through MPS" in shell.run(*dry).stdout
+    (job,) = json.loads(shell.run(*dry, "--json").stdout)["jobs"]
+    assert job["gpu_sharing"] == "MPS"
+    assert "nvidia-cuda-mps-control -d" in job["script"]
+
+
 def test_a_run_on_several_nodes_has_a_task_on_each_and_ends_as_one(shell):
     """A rank that is left alone would wait for the others until the wall time ends."""
     (shell.cwd / "site.toml").write_text('scheduler = "slurm"\n')

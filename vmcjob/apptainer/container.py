@@ -19,8 +19,8 @@ DEFAULT_CACHE = "~/.cache/vmcjob"
 NO_CACHE = "off"
 _CACHE_DIGITS = 16  # digits of the image's sha256, enough for the images of one user
 _PASSED_ON = re.compile(
-    r"(CUDA_VISIBLE_DEVICES|NVIDIA_.*|SLURM_(?!JWT$).*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|TF_CPP_.*|"
-    r"VMCJOB_.*)"
+    r"(CUDA_VISIBLE_DEVICES|CUDA_MPS_.*|NVIDIA_.*|SLURM_(?!JWT$).*|JAX_.*|XLA_.*|NCCL_.*|OMP_.*|"
+    r"TF_CPP_.*|VMCJOB_.*)"
 )
 """Variables that the worker needs; all others, and SLURM's token, are kept out."""
 _APPTAINERS = re.compile(r"(APPTAINER|SINGULARITY)(?!_(TMPDIR|CACHEDIR|CONFIGDIR)$).*")

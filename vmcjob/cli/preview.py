@@ -38,6 +38,7 @@ class Preview:
 
 
 NOTHING = Preview()
+MPS = "MPS"  # as a preview calls it
 MAX_CHANGES = 5  # keys of a sweep, and the seed: more differences deserve the whole spec
 
 
@@ -68,6 +69,8 @@ def show_preview(receipt: "Receipt", tasks: "Mapping[str, Task]", jobs: Preview)
     for job in jobs.jobs:
         jobs_of_several = f" in {count(job.n_jobs, 'job')}" if job.runs_per_job > 1 else ""
         put(f"# would be given to sbatch, for {count(len(job.commands), 'run')}{jobs_of_several}:")
+        if job.gpu_sharing:
+            put(f"# {_describe_sharing(job.gpu_sharing)}")
         put(job.script)
         command = next(iter(job.commands.values()))
         put(f"# and would start, for each run:\n{shlex.join(command)}")
@@ -111,6 +114,16 @@ def _say_yes(answer: "Answer") -> str:
     return f"{answer.batch.job_name}: {answer.system} would take {some}{queue}{when}{why}"
 
 
+def _describe_sharing(how: str) -> str:
+    """How runs share a GPU, in a sentence."""
+    if how == MPS:
+        return "several runs compute on a GPU at the same time, through MPS"
+    return (
+        f"several runs share a GPU by {how}, one computing at a time; where the site has MPS, "
+        "mps = true in [slurm] of its profile lets them compute at the same time"
+    )
+
+
 def _describe_job(job: "JobPreview") -> dict[str, Any]:  # a JSON document
     """One batch of a dry run."""
     return {
@@ -118,6 +131,7 @@ def _describe_job(job: "JobPreview") -> dict[str, Any]:  # a JSON document
         "script": job.script,
         "run_ids": [run.path.name for run in job.commands],
         "runs_per_job": job.runs_per_job,
+        "gpu_sharing": job.gpu_sharing or None,
         "commands": [list(command) for command in job.commands.values()],
         "gpu_hours": job.cost.gpu_hours,
         "cpu_hours": job.cost.cpu_hours,

@@ -76,6 +76,7 @@ class JobPreview:
     runs_per_job: int
     commands: Mapping[RunDir, tuple[str, ...]]  # command that starts each run
     cost: Cost
+    gpu_sharing: str = ""  # how runs share a GPU; empty if each has its own
 
 
 class Batch(Protocol):

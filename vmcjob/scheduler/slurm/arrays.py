@@ -15,7 +15,7 @@ from vmcjob.scheduler.chain import waits_of
 from vmcjob.scheduler.command import python_command
 from vmcjob.scheduler.contract import Cost, JobPreview, SubmissionOptions
 from vmcjob.scheduler.folders import job_folder, make_job_name
-from vmcjob.scheduler.slurm import commands
+from vmcjob.scheduler.slurm import commands, mps
 from vmcjob.scheduler.slurm.jobfiles import NAME
 from vmcjob.scheduler.slurm.script import Options, render
 from vmcjob.supervisor import HostMemory, Pack, Share, Supervisor
@@ -73,13 +73,20 @@ class Array:
     def preview(self) -> JobPreview:
         """What sbatch will be given, and what will be started."""
         commands = {run: self.command(run) for run in self.runs}
-        return JobPreview(
-            self.job_name, self.script, self.n_jobs, self.runs_per_job, commands, self.cost
-        )
+        of_job = self.job_name, self.script, self.n_jobs, self.runs_per_job
+        return JobPreview(*of_job, commands, self.cost, self.gpu_sharing)
+
+    @property
+    def gpu_sharing(self) -> str:
+        """How the runs of a job share a GPU; empty if each run has its own."""
+        has_mps = self.options.site.mps
+        return mps.sharing(self.options.gpus(), self.runs_per_job, has_mps=has_mps)
 
     @property
     def parameters(self) -> dict[str, Any]:  # submitit's words
         found = self.options.parameters(self.job_name, self.folder, self.max_parallel)
+        if self.gpu_sharing == mps.MPS:
+            found["setup"] = [*found["setup"], *mps.SETUP]
         further = found["additional_parameters"]
         ours = [f"afterok:{job_id}" for job_id in self.awaited.values()]
         wishes = [further.get("dependency"), self.after and f"afterany:{self.after}", *ours]
