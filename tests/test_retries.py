@@ -222,6 +222,19 @@ def test_a_run_without_memory_asks_for_more_in_a_new_job_up_to_a_ceiling(run, sl
     assert slurm.calls("scontrol") == [], "nothing is requeued"
 
 
+def test_what_waits_for_a_run_waits_for_its_new_job(run, slurm, folder):
+    """Its old job does not end well, and SLURM would never start what waits for that."""
+    behind = make_run(run.path.parent, "h3-0000000001")
+    behind.write_submission(
+        Submission(scheduler="slurm", job_id="40_1", waits_for={run.path.name: "end"})
+    )
+    wishes = "afterok:22_31(unfulfilled)", "afterany:7(unfulfilled),afterok:22_3(unfulfilled)"
+    slurm.make("squeue", "".join(f"{wish}\n" for wish in wishes))
+    assert lack_memory(run, HostMemory(str(folder), "16GB")) == STOPPED
+    assert "--jobs=40 --format=%E" in slurm.calls("squeue")[-1]
+    assert slurm.calls("scontrol") == ["update JobId=40 Dependency=afterany:7,afterok:31_3"]
+
+
 @pytest.mark.parametrize("why", ["on a device", "of unknown size", "of a whole node", "no factor"])
 def test_memory_that_cannot_grow_is_asked_for_again_as_it_was(run, slurm, folder, monkeypatch, why):
     """Memory of a device is met within the run, by smaller chunks."""

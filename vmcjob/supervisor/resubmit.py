@@ -1,18 +1,20 @@
 """A run whose job SLURM does not bring back, submitted again from within this job."""
 
 import os
+import re
 import shutil
 import time
 from dataclasses import replace
 from pathlib import Path
 
 from vmcjob.errors import RunDirError
-from vmcjob.rundir import RunDir, Submission
+from vmcjob.rundir import RunDir, Submission, list_runs
 from vmcjob.slurm_environment import is_away, is_busy
 from vmcjob.supervisor.contract import say
 from vmcjob.supervisor.programs import QUERY_TIMEOUT_S, start
 
 PAUSES_S = (2.0, 10.0, 20.0)  # a job that is ended has half a minute of grace, by default
+_FULFILMENT = re.compile(r"\([a-z]*\)")
 UNKNOWN = "unknown"  # whether SLURM has taken a job
 
 
@@ -54,7 +56,31 @@ def resubmit(run: RunDir, submission: Submission, job_id: str, folder: Path) -> 
         say(f"cannot be submitted again: {error}")
         return False
     say(f"submitted again, as job {new_id}")
+    _move_waiting(run, job_id, new_id)
     return True
+
+
+def _move_waiting(run: RunDir, old_id: str, new_id: str) -> None:
+    """Have the jobs of runs that wait for this run wait for its new job instead of its old one."""
+    own_id = re.compile(rf":{old_id}(?![\d_])")
+    waiting = filter(None, (other.read_submission() for other in list_runs(run.path.parent)))
+    numbers = {
+        submission.job_id.partition("_")[0]
+        for submission in waiting
+        if submission.job_id is not None
+        and submission.started_at is None
+        and run.path.name in (submission.waits_for or {})
+    }
+    for number in sorted(numbers):  # all elements of an array wait for the same
+        command = ("squeue", "--noheader", "--all", f"--jobs={number}", "--format=%E")
+        done = start(command, QUERY_TIMEOUT_S)
+        told = (line.strip() for line in done.stdout.splitlines()) if done else ()
+        # afterok:22_3(unfulfilled),afterany:21(unfulfilled)
+        found = next((line for line in told if own_id.search(line)), None)
+        if found is not None:
+            wish = own_id.sub(f":{new_id}", _FULFILMENT.sub("", found))
+            update = ("scontrol", "update", f"JobId={number}", f"Dependency={wish}")
+            start(update, QUERY_TIMEOUT_S)
 
 
 def _copy(source: Path, target: Path) -> None:
