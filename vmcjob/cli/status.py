@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.choice import RowChoice
 from vmcjob.cli.columns import TableColumn, make_document, make_table
+from vmcjob.cli.expand import expand_options
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put_drawn, put_json, say
 from vmcjob.cli.text import Cell, format_duration, format_energy, format_point
@@ -86,7 +88,9 @@ COLUMNS: "list[TableColumn[Row]]" = [
 
 
 @app.command(cls=Command)
+@expand_options
 def status(
+    choice: RowChoice,
     selectors: AnySelectors = None,
     site: SiteProfile = None,
     runs: RunsRoot = None,
@@ -105,11 +109,13 @@ def status(
 
     if tree and as_json:
         raise UsageError("--tree is for people; in JSON, spec.train.start_from of show tells")
+    choice.require_known()
     slurm = Watch()
 
     def look() -> "tuple[list[Row], list[RunDirError]]":
         chosen = select_runs(selectors, site, runs)
         found, errors = rows(chosen, slurm.look(chosen))
+        found = choice.of(found)
         return as_trees(found) if tree else found, errors
 
     found, errors = look()
@@ -126,6 +132,7 @@ def status(
         _say_counts(found)
     if problems := [error for error in (slurm.error, *errors) if error is not None]:
         raise combine(problems)
+    choice.judge(found)
 
 
 def draw_status(found: "list[Row]") -> str:
