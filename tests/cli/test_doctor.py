@@ -1,0 +1,102 @@
+"""doctor, in this process, on a machine whose programs are three lines each."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from vmcjob.cli.app import app
+from vmcjob.cli.checks import FAILURE, OK, WARNING
+
+
+class Machine:
+    """A PATH of our own, and a site profile."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        (folder / "bin").mkdir()
+
+    def add(self, name: str, answer: str = "", code: int = 0) -> None:
+        """A program that prints an answer."""
+        program = self.folder / "bin" / name
+        program.write_text(f"#!/bin/sh\n/bin/cat <<'E'\n{answer}\nE\nexit {code}\n")
+        program.chmod(0o755)
+
+    def doctor(self, *options: str) -> Result:
+        return CliRunner().invoke(app, ["doctor", *options])
+
+    def levels(self, *options: str) -> dict[str, str]:
+        """The level of each check."""
+        found = json.loads(self.doctor("--json", *options).stdout)["checks"]
+        return {check["name"]: check["level"] for check in found}
+
+
+@pytest.fixture
+def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
+    monkeypatch.chdir(tmp_path)
+    for name, value in (("PATH", f"{tmp_path}/bin"), ("HOME", str(tmp_path))):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("VMCJOB_SITE", raising=False)
+    return Machine(tmp_path)
+
+
+def test_a_laptop_without_slurm_and_images_is_fine(machine: Machine) -> None:
+    """Nothing that such a machine does not need is called a failure."""
+    levels = machine.levels()
+    assert FAILURE not in levels.values()
+    assert levels["slurm"] == levels["apptainer"] == levels["runs root"] == OK
+    done = machine.doctor()
+    assert done.exit_code == 0
+    assert done.stdout.splitlines()[0].split()[:3] == ["check", "result", "found"]
+    assert not list(machine.folder.glob("**/.vmcjob-doctor-*"))
+
+
+def test_what_is_missing_for_a_site_fails_with_the_next_command(machine: Machine) -> None:
+    (machine.folder / "s.toml").write_text(
+        'scheduler = "slurm"\nruns = "/proc/1/runs"\n[container]\nimage = "no.sif"\n'
+    )
+    done = machine.doctor("--site", "s.toml", "--json")
+    assert done.exit_code == 1
+    found = {check["name"]: check for check in json.loads(done.stdout)["checks"]}
+    failed = {name for name, check in found.items() if check["level"] == FAILURE}
+    assert failed == {"slurm", "apptainer", "image", "runs root"}
+    assert all(found[name]["command"] for name in failed)
+    assert "no.sif: cannot be read: No such file" in found["image"]["found"]
+
+
+def test_a_cluster_that_does_not_answer_and_one_without_accounts_are_told_apart(
+    machine: Machine,
+) -> None:
+    machine.add("sbatch")
+    machine.add("sinfo", "slurm 23.11", 1)
+    assert machine.levels()["slurm"] == FAILURE
+    machine.add("sinfo", "gpu*")
+    machine.add("sacctmgr", "no", 1)
+    levels = machine.levels()
+    assert (levels["slurm"], levels["accounting"]) == (OK, WARNING)
+    machine.add("sacctmgr", "cluster|host")
+    assert machine.levels()["accounting"] == OK
+
+
+def test_a_gpu_that_jax_does_not_see_is_a_failure(machine: Machine, monkeypatch) -> None:
+    """Runs would go on the CPU, a hundred times as slow, without a word."""
+    machine.add("nvidia-smi", "GPU 0: NVIDIA H100 (UUID: GPU-1)")
+    machine.add("python")
+    monkeypatch.setattr("sys.executable", str(machine.folder / "bin" / "python"))
+    assert machine.levels()["jax"] == FAILURE
+    machine.add("python", "NVIDIA H100")
+    assert machine.levels()["jax"] == OK
+
+
+def test_a_node_is_checked_in_a_job_of_the_site(machine: Machine) -> None:
+    """The partition, the account and the profile must reach srun, and its exit code us."""
+    (machine.folder / "s.toml").write_text('[slurm]\npartition = "gpu"\naccount = "chem"\n')
+    assert machine.doctor("--on-node").exit_code == 5
+    srun = machine.folder / "bin" / "srun"
+    srun.write_text('#!/bin/sh\necho "$@" > said\nexit 1\n')
+    srun.chmod(0o755)
+    assert machine.doctor("--on-node", "--site", "s.toml").exit_code == 1
+    said = (machine.folder / "said").read_text()
+    assert "--partition=gpu --account=chem" in said
+    assert said.endswith(f"-m vmcjob doctor --site {machine.folder}/s.toml\n")

@@ -1,0 +1,98 @@
+"""The command `doctor`: whether this machine, or a node of the cluster, can run jobs."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from vmcjob.cli import checks
+from vmcjob.cli.app import Command, app
+from vmcjob.cli.checks import FAILURE, OK, WARNING, Check
+from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
+from vmcjob.cli.screen import put_json, put_table, say
+from vmcjob.cli.text import Cell, Column
+from vmcjob.errors import SchedulerError, VmcJobError
+
+if TYPE_CHECKING:
+    from vmcjob.site import Site
+
+STYLES = {OK: "green", WARNING: "yellow", FAILURE: "red"}
+COLUMNS = [Column("check"), Column("result"), Column("found", "note"), Column("next command")]
+WALL_TIME = "00:10:00"
+
+IsOnNode = Annotated[
+    bool,
+    typer.Option(
+        "--on-node", help="Check a node, in a job of the site's partition; waits for that job."
+    ),
+]
+
+
+@app.command(cls=Command)
+def doctor(
+    site: SiteProfile = None,
+    runs: RunsRoot = None,
+    is_on_node: IsOnNode = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check what runs need here: Python, folders, SLURM, Apptainer, the image and GPUs.
+
+    Each line is ok, a warning or a failure, with the next command to type. The exit code is 1 if
+    there is a failure.
+    """
+    place = resolve_site(site, runs)
+    if is_on_node:
+        raise typer.Exit(_run_on_node(place, site, runs, as_json=as_json))
+    found = list(_examine(place))
+    if as_json:
+        put_json({"schema_version": 1, "checks": [asdict(check) for check in found]})
+    else:
+        put_table(COLUMNS, [_cells(check) for check in found])
+        counts = {level: sum(check.level == level for check in found) for level in STYLES}
+        say(", ".join(f"{number} {level}" for level, number in counts.items() if number), "dim")
+    if any(check.level == FAILURE for check in found):
+        raise typer.Exit(VmcJobError.exit_code)
+
+
+def _examine(site: "Site") -> Iterator[Check]:
+    """All checks, in the order in which one mends them."""
+    from vmcjob.apptainer.container import find_image
+    from vmcjob.spec import Container
+
+    yield from checks.check_python()
+    yield from checks.check_machine()
+    yield from checks.check_folders(site)
+    yield from checks.check_slurm(site)
+    image = find_image(Container(), site.container)
+    yield from checks.check_apptainer(image)
+    yield from checks.check_image(image)
+    yield from checks.check_gpus(image)
+
+
+def _cells(check: Check) -> list[Cell]:
+    level = Cell(check.level, STYLES[check.level])
+    return [Cell(check.name), level, Cell(check.found), Cell(check.command, "cyan")]
+
+
+def _run_on_node(site: "Site", profile: Path | None, runs: Path | None, *, as_json: bool) -> int:
+    """The exit code of the same checks in a job; its output goes to ours."""
+    wanted = {
+        key: getattr(site.slurm, key)
+        for key in ("partition", "account", "qos", "constraint", "gres", "mem")
+    }
+    command = ["srun", "--ntasks=1", f"--time={WALL_TIME}"]
+    command += [f"--{key}={value}" for key, value in wanted.items() if value]
+    command += [sys.executable, "-P", "-m", "vmcjob", "doctor"]
+    paths = {"--site": profile, "--runs": runs}
+    command += [
+        word for flag, path in paths.items() if path for word in (flag, str(path.absolute()))
+    ]
+    try:
+        return subprocess.run([*command, *(["--json"] if as_json else [])], check=False).returncode
+    except OSError as error:
+        words = f"srun: {(error.strerror or '').lower()}; is this a SLURM machine?"
+        raise SchedulerError(words) from None
