@@ -4,10 +4,13 @@ import hashlib
 import json
 import os
 import subprocess
+import sys
+import zipfile
 from pathlib import Path
 
 import pytest
 
+import vmcjob
 from vmcjob.apptainer import image as images
 from vmcjob.apptainer.container import Image
 from vmcjob.errors import ContainerError, NotFoundError
@@ -73,6 +76,39 @@ def test_an_image_is_built_below_the_testbed_wherever_that_is(tmp_path, programs
     subprocess.run([BUILD, target], check=True, capture_output=True)
     (call,) = programs.calls("apptainer")
     assert f"--build-arg base={base / 'base'} " in call
+
+
+def make_wheel(path: Path, change: str = "") -> None:
+    """A wheel of this checkout's package; `change` is appended to one of its files."""
+    package = BUILD.parents[1] / "vmcjob"
+    with zipfile.ZipFile(path, "w") as wheel:
+        for file in package.rglob("*"):
+            if file.is_file() and "__pycache__" not in file.parts:
+                more = change if file.name == "version.py" else ""
+                wheel.writestr(f"vmcjob/{file.relative_to(package)}", file.read_text() + more)
+
+
+def test_saved_packages_of_another_commit_are_refused(tmp_path, programs, monkeypatch):
+    """The image would hold an older vmcjob than the checkout that it is said to be of."""
+    monkeypatch.setenv("PATH", f"{programs.folder}:/usr/bin:/bin")
+    monkeypatch.setenv("PYTHON", sys.executable)
+    programs.make("apptainer")
+    wheels, target = tmp_path / "wheels", tmp_path / "vmc.sif"
+    wheels.mkdir()
+    target.touch()
+    command = [BUILD, "--base", tmp_path, "--from-wheels", wheels, target]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{wheels}: expected one wheel of vmcjob, found 0; fill a new folder" in done.stderr
+    make_wheel(wheels / "vmcjob-1-py3-none-any.whl", change="# older")
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"{wheels}: its wheel of vmcjob is not of this checkout" in done.stderr
+    assert programs.calls("apptainer") == []
+    make_wheel(wheels / "vmcjob-1-py3-none-any.whl")
+    subprocess.run(command, capture_output=True, check=True)
+    (call,) = programs.calls("apptainer")
+    assert f"--build-arg version={vmcjob.__version__} " in call
 
 
 def test_an_image_that_fails_its_own_test_is_not_verified(sif, programs):

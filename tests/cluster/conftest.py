@@ -16,6 +16,8 @@ from tests.cluster.cluster import TESTBED, Cluster, Room
 LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
 BUILD = Path(__file__).parents[2] / "containers" / "build"
 GIVEN = "VMCJOB_TEST_IMAGE"
+GIVEN_FOR_GPUS = "VMCJOB_TEST_GPU_IMAGE"
+WHEELS_FOR_GPUS = "VMCJOB_TEST_GPU_WHEELS"
 # An image that is a tenth larger, in a tenth of the processor time.
 FAST = {"APPTAINER_MKSQUASHFS_ARGS": "-comp gzip -Xcompression-level 1"}
 
@@ -94,6 +96,25 @@ def image(cluster, build) -> Path:
     process, path = build
     assert process.wait() == 0, f"{BUILD} failed"
     return path
+
+
+@pytest.fixture(scope="session")
+def gpu_image(cluster, tmp_path_factory) -> Iterator[Path]:
+    """An image of this checkout for NVIDIA GPUs; or $VMCJOB_TEST_GPU_IMAGE.
+
+    $VMCJOB_TEST_GPU_WHEELS names a folder of --save-wheels: without it, gigabytes are fetched.
+    """
+    _require(_missing_from_build(cluster))
+    if GIVEN_FOR_GPUS in os.environ:
+        yield Path(os.environ[GIVEN_FOR_GPUS])
+        return
+    path = tmp_path_factory.mktemp("gpu-image") / "vmcjob.sif"
+    environment = os.environ | cluster.environment | FAST | {"PYTHON": str(_python())}
+    wheels = os.environ.get(WHEELS_FOR_GPUS)
+    given = ["--from-wheels", wheels] if wheels else []
+    subprocess.run(["nice", BUILD, "--gpu", *given, path], env=environment, check=True)
+    yield path
+    path.unlink()  # pytest would keep three of them
 
 
 @pytest.fixture
