@@ -1,1 +1,1 @@
-"""What works, and how fast, on the GPU at hand; tiny, all of it runs on a CPU."""
+"""A check of a GPU: what works on it, and how fast. Tiny, the whole check runs on a CPU."""

@@ -1,4 +1,4 @@
-"""Check the GPU at hand in some minutes: energies, training steps, memory, resuming, sharing.
+"""Check this machine's GPU in some minutes: energies, training steps, memory, resuming, sharing.
 
     python -m tests.gpu.check --minutes 8 --out gpu-check
     python -m tests.gpu.tables gpu-check

@@ -18,13 +18,13 @@ from tests.benchmarks import INHERITED
 from tests.benchmarks.growth import seconds_per_step
 from tests.run.harness import REPOSITORY, make_run
 from vmcjob.rundir import Phase, RunDir
-from vmcjob.spec import JobSpec, dump_spec, read_spec
+from vmcjob.spec import FermiNet, JobSpec, dump_spec, read_spec
 from vmcjob.store import RunStore
 from vmcjob.supervisor.share import DEVICES, Share
 
 SPECS = REPOSITORY / "tests" / "benchmarks"
 N_WALKERS_TINY = 16
-N_STEPS = 1000  # of training, where only steps count
+N_STEPS, N_STEPS_TINY = 1000, 200  # of training, where only steps count
 PATIENCE_S = 300.0
 
 
@@ -35,6 +35,7 @@ def read(name: str, *, is_tiny: bool) -> JobSpec:
         return spec
     return replace(
         spec,
+        ansatz=FermiNet(determinants=1, layers=1, one_electron_width=4, two_electron_width=4),
         sampler=replace(spec.sampler, walkers=N_WALKERS_TINY, steps=2),
         pretrain=replace(spec.pretrain, steps=min(2, spec.pretrain.steps)),
         train=replace(spec.train, steps=20),
@@ -42,11 +43,12 @@ def read(name: str, *, is_tiny: bool) -> JobSpec:
     )
 
 
-def without_evaluation(spec: JobSpec) -> JobSpec:
-    """The spec with training alone, of N_STEPS, committed often."""
+def training_alone(*, is_tiny: bool) -> JobSpec:
+    """The spec of H2 with so many steps of training, committed often, and no evaluation."""
+    spec = read("h2", is_tiny=is_tiny)
     return replace(
         spec,
-        train=replace(spec.train, steps=N_STEPS),
+        train=replace(spec.train, steps=N_STEPS_TINY if is_tiny else N_STEPS),
         evaluate=replace(spec.evaluate, steps=0),
         output=replace(spec.output, flush_seconds=0.2),
     )
@@ -83,7 +85,7 @@ def energy(name: str, *, is_tiny: bool) -> dict[str, Any]:
 
 def resume(*, is_tiny: bool) -> dict[str, Any]:
     """A worker is killed in training, and the next one goes on from the last commit."""
-    spec = without_evaluation(read("h2", is_tiny=is_tiny))
+    spec = training_alone(is_tiny=is_tiny)
     with TemporaryDirectory() as folder:
         run = make_run(Path(folder), dump_spec(spec))
         worker = begin(run)
@@ -92,9 +94,12 @@ def resume(*, is_tiny: bool) -> dict[str, Any]:
         store = RunStore.open(run.store_path)
         steps, energies = (store.series("train")[name] for name in ("step", "energy"))
         attempts = [line["event"] for line in run.read_attempts()]
-    if not np.array_equal(steps, np.arange(N_STEPS)) or not np.isfinite(energies).all():
-        raise RuntimeError(f"{len(steps)} of {N_STEPS} steps are there, or some are not finite")
-    return {"killed_at_step": killed_at, "steps": N_STEPS, "attempts": attempts}
+    n_steps = spec.train.steps
+    if len(steps) != n_steps or np.any(np.diff(steps) != 1):
+        raise RuntimeError(f"expected {n_steps} steps one by one, found {steps}")
+    if not np.isfinite(energies).all():
+        raise RuntimeError("some energies are not finite")
+    return {"killed_at_step": killed_at, "steps": n_steps, "attempts": attempts}
 
 
 def _kill_in_training(run: RunDir, worker: subprocess.Popen[str]) -> int:
@@ -113,7 +118,7 @@ def _kill_in_training(run: RunDir, worker: subprocess.Popen[str]) -> int:
 
 def shared(*, is_tiny: bool) -> dict[str, Any]:
     """A run alone, then two at once that share the first GPU, as with `runs_per_job = 2`."""
-    spec = without_evaluation(read("h2", is_tiny=is_tiny))
+    spec = training_alone(is_tiny=is_tiny)
     first = INHERITED.get(DEVICES, "0").split(",")[0]
     with TemporaryDirectory() as folder:
         runs = [make_run(Path(folder, str(k)), dump_spec(spec)) for k in range(3)]

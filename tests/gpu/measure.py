@@ -12,12 +12,12 @@ import numpy as np
 from tests.benchmarks import laplacian as benchmark
 from tests.benchmarks.growth import warmed_up
 from tests.benchmarks.memory import NETWORKS, SPEC, SYSTEMS, Compiling
+from tests.benchmarks.parts import Stepping
 from tests.benchmarks.projection import work
 from tests.benchmarks.step import placed
 from tests.fwdlap.networks import hydrogen_chain
 from vmcjob.errors import UsageError
 from vmcjob.run.calculation import build, configure_jax
-from vmcjob.run.parts import Stepping
 from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
@@ -63,7 +63,7 @@ def step(system: str, optimizer: str, *, is_tiny: bool) -> dict[str, Any]:
 
 
 def _seconds(stepping: Stepping) -> float:
-    """Of one step, with all that it reports; RuntimeError where that is not finite."""
+    """The time of one step and its report; RuntimeError where the report is not finite."""
     began = time.perf_counter()
     info: Any = jax.block_until_ready(stepping())
     seconds = time.perf_counter() - began
