@@ -47,7 +47,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     card = jax.devices()[0].device_kind
     document = {"part": options.function, "arguments": options.arguments, "is_tiny": options.tiny}
     document |= {"card": card, "versions": versions(), "found": found}
-    options.out.write_text(json.dumps(document, indent=2) + "\n")
+    path = options.out.with_suffix(".begun")
+    path.write_text(json.dumps(document, indent=2) + "\n")
+    path.replace(options.out)  # the file is there once it is whole
 
 
 if __name__ == "__main__":

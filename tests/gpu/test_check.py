@@ -97,8 +97,8 @@ def test_tables_give_shares_of_the_peak_memory_and_refusals():
 @pytest.mark.parametrize(
     "words",
     [
-        ("jobs.resume",),
         ("measure.step", "lih", "adam"),
+        pytest.param(("jobs.resume",), marks=pytest.mark.full_matrix),
         pytest.param(("measure.step", "lih", "spring"), marks=pytest.mark.full_matrix),
         pytest.param(("measure.account", "lih", "kfac"), marks=pytest.mark.full_matrix),
         pytest.param(("measure.laplacian", "ferminet"), marks=pytest.mark.full_matrix),
