@@ -129,6 +129,12 @@ def test_a_function_that_is_not_scalar_is_refused(fun: Callable[..., Any], words
         fwdlap.laplacian(fun)(jnp.ones(3))
 
 
+def test_an_argument_that_is_no_array_is_named():
+    """A user's wave function may take a dictionary; JAX's own error does not say what to do."""
+    with pytest.raises(TypeError, match="got a dict: for any pytree of arrays, use `derivatives`"):
+        fwdlap.laplacian(lambda x: x["a"])({"a": jnp.ones(())})
+
+
 def test_derivatives_of_another_shape_than_their_primal_are_refused():
     """One that can be broadcast would count for directions that nobody gave."""
     x, zero = jnp.ones(3), fwdlap.zero_tangent_from_primal(jnp.ones(3))

@@ -204,13 +204,14 @@ def laplacian(
     slice by slice, as many at a time as fit. A slice is computed densely. The default budget is
     `DEVICE_BYTES`, the share of a device that one walker may take.
 
-    Raises TypeError for an argument of integers or Booleans, and for a function that is not scalar.
+    Raises TypeError for an argument that is no array of floating-point or complex numbers, and for
+    a function that is not scalar.
     """
     push = derivatives(fun)
     budget = DEVICE_BYTES if budget_bytes is None else budget_bytes
 
-    def jet(x: Array) -> Jet:
-        x = jnp.asarray(x)
+    def jet(x: Any) -> Jet:  # whatever a caller brings; refused by name if no array
+        x = _as_array(x)
         closed, (value, *_) = jax.make_jaxpr(push, return_shape=True)(x)
         _require_scalar(value)
         peak = peak_of(open_jaxpr(closed)[0])
@@ -222,6 +223,17 @@ def laplacian(
         return Jet(value, jacobian.reshape(x.shape), second)
 
     return jet
+
+
+def _as_array(x: Any) -> Array:
+    """The argument as an array; TypeError for a dictionary or any other tree of arrays."""
+    try:
+        return jnp.asarray(x)
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"expected one array as the argument, got a {type(x).__name__}: for any pytree of "
+            "arrays, use `derivatives`"
+        ) from None
 
 
 def _require_scalar(value: Any) -> None:
