@@ -14,7 +14,7 @@ from tests.cli.test_plot import make_finished
 from tests.pages import PAGES, ROOT, block, blocks, name_of
 from tests.runs import end_everything
 from tests.test_curve import DISTANCE, ENERGY
-from vmcjob import errors
+from vmcjob import __version__, errors
 from vmcjob.cli.app import app
 from vmcjob.plan import make_plan
 from vmcjob.protocol import STOPPED
@@ -143,6 +143,11 @@ def test_the_page_for_trouble_knows_every_state_verdict_and_exit_code() -> None:
     kinds = [kind for kind in vars(errors).values() if isinstance(kind, type)]
     codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.VmcJobError)}
     assert {str(code) for code in {0, STOPPED, 130} | codes} <= first
+
+
+def test_the_citation_has_the_version_of_the_program() -> None:
+    """A release that forgets it is cited as the one before."""
+    assert f"\nversion: {__version__}\n" in (ROOT / "CITATION.cff").read_text("utf-8")
 
 
 def test_every_page_is_in_the_website() -> None:
