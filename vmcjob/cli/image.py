@@ -51,14 +51,21 @@ def build(
         ),
     ] = None,
     checkout: Annotated[
-        Path, typer.Option("--from", metavar="DIR", help="A checkout of vmcjob.")
-    ] = Path(),
+        Path | None,
+        typer.Option(
+            "--from",
+            metavar="DIR",
+            help="A checkout of vmcjob. [default: this directory, else the installed package]",
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Build an image from a checkout of vmcjob: for CPUs without --gpu."""
+    """Build an image from a checkout, or the installed package: for CPUs without --gpu."""
     from vmcjob.apptainer import image as images
+    from vmcjob.apptainer.checkout import find_checkout
 
-    facts = images.build(checkout, image, images.Recipe(is_for_gpus, base, wheels))
+    with find_checkout(checkout) as place:
+        facts = images.build(place, image, images.Recipe(is_for_gpus, base, wheels))
     _put_facts(facts, as_json)
     say("\npin it with sha256 in [container] of a site profile or a spec", "dim")
 
