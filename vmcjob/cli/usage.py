@@ -105,7 +105,7 @@ def _lines(found: Sequence[RunUse]) -> list[UseLine]:
 
 
 def advise_all(found: Sequence[RunUse]) -> list[str]:
-    """One line for each spec of which every run asks for much more than any has used."""
+    """One line for each spec whose runs all ask for much more than any of them has used."""
     from vmcjob.runs.usage import most
 
     advice = []
