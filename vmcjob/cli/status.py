@@ -125,14 +125,19 @@ def status(
                 draw(found)
                 time.sleep(WATCH_S)
                 found, errors = look()
-    if as_json:
-        put_json(_document(found), is_compact=watch)
-    elif found:
-        put_drawn(draw_status(found))
-        _say_counts(found)
+    _put_last(found, as_json=as_json, is_watched=watch)
     if problems := [error for error in (slurm.error, *errors) if error is not None]:
         raise combine(problems)
     choice.judge(found)
+
+
+def _put_last(found: "list[Row]", *, as_json: bool, is_watched: bool) -> None:
+    """Print the rows that stay on the screen."""
+    if as_json:
+        put_json(_document(found), is_compact=is_watched)
+    elif found:
+        put_drawn(draw_status(found))
+        _say_counts(found)
 
 
 def draw_status(found: "list[Row]") -> str:
