@@ -47,4 +47,5 @@ def test_a_job_whose_gpu_is_missing_fails_by_a_sentence(room, gpu_image):
     path.write_text(path.read_text().replace("gpus = 0", "gpus = 1"))
     contained.run("submit", "h.toml")
     contained.wait_for(FAILED=1)
-    assert "GPU" in contained.status()[0]["message"]
+    message = contained.status()[0]["message"]
+    assert message.startswith("JAX finds no device to compute on with JAX_PLATFORMS=cuda")
