@@ -71,7 +71,7 @@ HEAVY = {
     "submitit": {"scheduler"},
     "kfac_jax": {"vmc"},
     "optax": {"vmc"},
-    "pyscf": {"vmc", "results"},
+    "pyscf": {"vmc", "results", "spec"},
     "matplotlib": {"plot"},
     "xarray": {"results"},
     "pandas": {"results"},

@@ -83,7 +83,7 @@ def draw_sweeps(energies: Energies, fragments: "Fragments | None" = None) -> Dra
         drawn = {name: (curve.points, curve.fit) for name, curve in curves.items()}
         figure = draw_curves(drawn, coordinate, limit)
     facts = {
-        name: _facts(curve.fit, limit, curve.charges)
+        name: _facts(curve.fit, limit, curve.elements)
         for name, curve in curves.items()
         if curve.fit is not None
     }
@@ -97,7 +97,7 @@ class Curve:
 
     points: "Sequence[CurvePoint]"
     coordinate: str
-    charges: tuple[int, ...] | None  # of a diatomic molecule
+    elements: tuple[int, ...] | None  # of a diatomic molecule
     fit: "Fit | None"
     why: str
 
@@ -108,8 +108,8 @@ def _read(rows: "list[Row]", energies: Energies) -> Curve:
     at, coordinate = _places(rows, specs, next(iter(rows[0].point)))
     points = _points(rows, at)
     system = specs[0].system
-    charges = system.charges if len(system.atoms) == N_DIATOMIC else None
-    return Curve(points, coordinate, charges, *_fit(points))
+    elements = system.elements if len(system.atoms) == N_DIATOMIC else None
+    return Curve(points, coordinate, elements, *_fit(points))
 
 
 def _sweeps(energies: Energies) -> "dict[str, list[Row]]":
@@ -198,7 +198,7 @@ def _name_of(run: "RunDir") -> str | None:
         return None
 
 
-def _facts(fit: "Fit", limit: "Value | None", charges: tuple[int, ...] | None) -> dict[str, str]:
+def _facts(fit: "Fit", limit: "Value | None", elements: tuple[int, ...] | None) -> dict[str, str]:
     """The constants in words, each with its error."""
     from vmcjob.results.curve import reduced_mass
 
@@ -209,8 +209,8 @@ def _facts(fit: "Fit", limit: "Value | None", charges: tuple[int, ...] | None) -
             f"{format_energy(fit.force_constant.value, fit.force_constant.error)} hartree/bohr²"
         ),
     }
-    if charges is not None:
-        mass = reduced_mass((charges[0], charges[1]))
+    if elements is not None:
+        mass = reduced_mass((elements[0], elements[1]))
         frequency = fit.frequency(mass)
         facts["frequency"] = (
             f"{format_energy(frequency.value, frequency.error)} cm⁻¹, harmonic, "

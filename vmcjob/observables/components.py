@@ -18,12 +18,18 @@ if TYPE_CHECKING:
 KINETIC = "kinetic"
 COMPONENTS = "components"
 CONTROLS = "components_controls"
-MOLECULAR: Mapping[str, str] = {
+COULOMB: Mapping[str, str] = {
     KINETIC: "kinetic energy",
     "v_ee": "repulsion of electrons",
     "v_en": "attraction of electrons by nuclei",
     "v_nn": "repulsion of nuclei",
 }
+POTENTIALS: Mapping[str, str] = {
+    "ecp_local": "local part of core potentials, with the attraction by these nuclei",
+    "ecp_nonlocal": "non-local part of core potentials",
+}
+TERMS: Mapping[str, str] = {**COULOMB, **POTENTIALS}
+"""All terms of Hamiltonians by name, with their meaning in words."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +38,7 @@ class Components:
 
     Quantities: the mean of each term, the potential energy V (all terms but the kinetic energy T),
     and the virial ratio −⟨V⟩/⟨T⟩. The ratio is 2 for the ground state of an atom, and of a molecule
-    at its equilibrium geometry.
+    at its equilibrium geometry. There is no ratio if a core has a potential, as that is not 1/r.
 
     Args:
         terms: names of terms, with their meaning in words.
@@ -60,8 +66,9 @@ class Components:
             plain["potential"] = np.sum(potentials, axis=0)
             whole = estimates_of(plain["potential"])
             found["potential"] = Quantity("hartree", "potential energy", (), whole)
-            ratio = _virial(plain["potential"], plain[KINETIC])
-            found["virial"] = Quantity("1", "virial ratio, -V/T", (), ratio)
+            if POTENTIALS.keys().isdisjoint(plain):
+                ratio = _virial(plain["potential"], plain[KINETIC])
+                found["virial"] = Quantity("1", "virial ratio, -V/T", (), ratio)
         if CONTROLS not in series:
             return found
         controls = np.asarray(series[CONTROLS])

@@ -8,7 +8,7 @@ from vmcjob.errors import RunDirError, UsageError
 from vmcjob.observables import columns_of
 from vmcjob.protocol.rank import Rank
 from vmcjob.run.ahead import Steps
-from vmcjob.run.calculation import build, configure_jax, describe_blocks
+from vmcjob.run.calculation import build, configure_jax, describe_blocks, terms_of
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
@@ -133,7 +133,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         n_snapshots=min(spec.output.snapshots, spec.evaluate.steps),
         dtype=spec.numerics.dtype,
         more_train=COLUMNS[type(spec.optimizer)],
-        observed=columns_of(spec.evaluate.observables),
+        observed=columns_of(spec.evaluate.observables, terms_of(spec.system)),
         observe_every=spec.evaluate.observe_every,
     )
     return RunStore.create(

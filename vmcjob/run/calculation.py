@@ -16,16 +16,17 @@ from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
 from vmcjob.vmc.ansatz.psiformer import Psiformer
 from vmcjob.vmc.ansatz.slater import SlaterOrbitals
-from vmcjob.vmc.hamiltonian import molecular_hamiltonian
+from vmcjob.vmc.hamiltonian import Hamiltonian, make_hamiltonian
 from vmcjob.vmc.hartree_fock import Coefficients, HartreeFock, populations
 from vmcjob.vmc.hartree_fock import make_orbitals as make_target
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.loop import Vmc
+from vmcjob.vmc.nucleus import Core, Gaussian
 from vmcjob.vmc.observing import Observing
 from vmcjob.vmc.phases import Calculation
 from vmcjob.vmc.pretrain import HartreeFockSetting, Pretraining, fitting_optimizer
 from vmcjob.vmc.sampler import Moves
-from vmcjob.vmc.system import Home, System, exchanged, homes_of, nuclei_of
+from vmcjob.vmc.system import Home, System, bare_nuclei, exchanged, homes_of, nuclei_of
 
 AVERAGED = 0.1
 """Part of the training, its end, whose parameters are averaged."""
@@ -42,12 +43,31 @@ def configure_jax(numerics: jobspec.Numerics) -> None:
 
 def make_system(spec: jobspec.System) -> System:
     """Nuclei and electrons of a spec."""
+    cores = tuple(map(_core, spec.cores))
     return System(
         nuclei=tuple(atom.position for atom in spec.atoms),
         charges=spec.charges,
         n_up=spec.n_up,
         n_down=spec.n_down,
+        cores=cores if any(cores) else (),
     )
+
+
+def _hamiltonian(spec: jobspec.System) -> Hamiltonian:
+    return make_hamiltonian(make_system(spec), spec.ecp_points or 0)  # 0: there is no quadrature
+
+
+def terms_of(spec: jobspec.System) -> tuple[str, ...]:
+    """The names of the terms of the Hamiltonian."""
+    return tuple(_hamiltonian(spec).terms)
+
+
+def _core(potential: jobspec.Potential | None) -> Core | None:
+    """The core that a potential of a spec stands for."""
+    if potential is None:
+        return None
+    local, *channels = (tuple(Gaussian(*term) for term in radial) for radial in potential.radials)
+    return Core(potential.electrons, local, tuple(channels))
 
 
 def build(
@@ -65,9 +85,10 @@ def build(
     _require_even_shares(spec.sampler.walkers)
     system = make_system(spec.system)
     ansatz = make_ansatz(spec.ansatz, system)
+    hamiltonian = _hamiltonian(spec.system)
     vmc = Vmc(
         psi=make_psi(ansatz),
-        hamiltonian=molecular_hamiltonian(),
+        hamiltonian=hamiltonian,
         nuclei=nuclei_of(system),
         make_optimizer=partial(make_optimizer, spec, policy),
         rule=make_rule(spec),
@@ -78,7 +99,7 @@ def build(
         chunk_divisor=policy.chunk_divisor,
         average_from=average_from(spec),
         n_up=system.n_up,
-        observing=_observing(spec.evaluate),
+        observing=_observing(spec.evaluate, hamiltonian),
     )
     pretraining = _pretraining(spec, ansatz, start, policy) if start else None
     return Calculation(
@@ -123,8 +144,9 @@ def _moves(options: jobspec.Sampler, number: int) -> Moves:
     return Moves(number, options.proposal == "scaled", bool(options.jumps))
 
 
-def _observing(options: jobspec.Evaluate) -> Observing:
-    return Observing(observables.make(options.observables), options.observe_every)
+def _observing(options: jobspec.Evaluate, hamiltonian: Hamiltonian) -> Observing:
+    made = observables.make(options.observables, tuple(hamiltonian.terms))
+    return Observing(made, options.observe_every)
 
 
 def _pretraining(
@@ -191,7 +213,7 @@ def make_ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
                 full_determinants=options.full_determinants,
                 functions=options.functions,
             )
-            jastrow = ThreeBodyJastrow(system.n_up, options.jastrow_order)
+            jastrow = ThreeBodyJastrow(system.n_up, options.jastrow_order, bare_nuclei(system))
             return WaveFunction(orbitals, jastrow, options.spin_symmetric)
     jastrow = CuspJastrow(system.n_up) if options.jastrow else None
     return WaveFunction(orbitals, jastrow, options.spin_symmetric)

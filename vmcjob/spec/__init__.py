@@ -18,6 +18,7 @@ from vmcjob.spec.model import (
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 from vmcjob.spec.override import Overrides
 from vmcjob.spec.plausible import doubts_about
+from vmcjob.spec.potential import Potential
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
 from vmcjob.spec.schema import spec_schema
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
@@ -51,6 +52,7 @@ __all__ = [
     "Output",
     "Overrides",
     "Point",
+    "Potential",
     "Psiformer",
     "Resources",
     "Sampler",

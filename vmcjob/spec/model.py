@@ -9,7 +9,6 @@ from vmcjob.document import (
     Clash,
     above,
     between,
-    enumerate_words,
     from_to_below,
     matching,
 )
@@ -25,7 +24,7 @@ from vmcjob.resources import (
     wall_time_s,
 )
 from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
-from vmcjob.spec.basis import COVERED, covers, covers_all
+from vmcjob.spec.basis import why_not
 from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
 from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
@@ -189,19 +188,9 @@ class JobSpec:
         if self.pretrain.method == "rhf" and self.system.spin:
             message = f"rhf has no unpaired electrons, and there are {self.system.spin}"
             yield Clash(("pretrain", "system"), f"{message}; use uhf or rohf", ("method",))
-        missing = [
-            atom.symbol
-            for atom, charge in zip(self.system.atoms, self.system.charges, strict=True)
-            if self.pretrain.steps and not covers(self.pretrain.basis, charge)
-        ]
-        if missing:
-            elements = enumerate_words(list(dict.fromkeys(missing)), "and")
-            others = [basis for basis in COVERED if covers_all(basis, self.system.charges)]
-            advice = "nor has any other basis; pretrain.steps = 0 does without"
-            if others:
-                advice = f"use {enumerate_words(others, 'or')}"
-            message = f"{self.pretrain.basis} has no functions for {elements}; {advice}"
-            yield Clash(("pretrain", "system"), message, ("basis",))
+        reason = why_not(self.pretrain.basis, self.system.needs, self.system.symbols)
+        if self.pretrain.steps and reason:
+            yield Clash(("pretrain", "system"), reason, ("basis",))
         if self.ansatz.spin_symmetric and self.system.spin:
             message = f"both spins can be exchanged only where spin = 0, got {self.system.spin}"
             yield Clash(("ansatz", "system"), message, ("spin_symmetric",))

@@ -53,7 +53,7 @@ def _ground_spin(system: System) -> int | None:
     """Unpaired electrons of the ground state, where it is known."""
     if len(system.atoms) > 1:
         return 2 if system.charge == 0 and formula(system) in TRIPLETS else None
-    n_electrons = system.n_electrons
+    n_electrons = system.n_electrons + sum(system.elements) - sum(system.charges)
     if system.charge and n_electrons > MAX_ISOELECTRONIC:
         return None
     return UNPAIRED[n_electrons - 1] if n_electrons <= len(UNPAIRED) else None

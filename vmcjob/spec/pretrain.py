@@ -29,7 +29,8 @@ class Pretrain:
     basis: Annotated[
         str,
         one_of(BASIS_SETS, "the name of a basis set"),
-        "auto: cc-pvdz, or aug-cc-pvdz for anions and two or more unpaired electrons",
+        "auto: cc-pvdz, or aug-cc-pvdz for anions and two or more unpaired electrons; with core "
+        "potentials ccecp-ccpvdz, and for nuclei without one its counterpart cc-pvdz",
     ] = AUTO
     method: Annotated[
         Literal["half-projected", "stable", "auto", "rhf", "uhf", "rohf"],
@@ -53,7 +54,7 @@ def settled(pretrain: Pretrain, system: System) -> Pretrain:
     """The start with values for the defaults that depend on the system: basis and method."""
     if pretrain.basis == AUTO:
         is_diffuse = system.charge < 0 or system.spin >= 2
-        pretrain = replace(pretrain, basis=choose(system.charges, is_diffuse))
+        pretrain = replace(pretrain, basis=choose(system.needs, is_diffuse))
     has_partners = system.n_up == system.n_down and pretrain.steps and not pretrain.active_space
     if pretrain.method == HALF_PROJECTED and not has_partners:
         # The numbers are those of "stable", and so the run's id is.

@@ -161,7 +161,12 @@ def _count_psiformer(ansatz: Psiformer, system: "System") -> int:
 def _count_slater(ansatz: SlaterJastrow, system: "System") -> int:
     """Parameters of radial functions, coefficients of atomic functions, and polynomials."""
     share = system.n_up / sum(system.charges)
-    momenta = [l for charge in system.charges for l in _momenta(charge, share)]  # noqa: E741
+    nuclei = zip(system.elements, system.charges, strict=True)
+    momenta = [
+        l
+        for element, charge in nuclei
+        for l in _momenta(charge, share, element - charge)  # noqa: E741
+    ]
     n_radials = ansatz.functions * len(momenta)
     n_functions = ansatz.functions * sum(2 * l + 1 for l in momenta)  # noqa: E741
     n_columns = sum(_columns(ansatz.full_determinants, system))
@@ -171,10 +176,31 @@ def _count_slater(ansatz: SlaterJastrow, system: "System") -> int:
     return n_radials + n_functions * ansatz.determinants * n_columns + factor
 
 
-def _momenta(charge: int, share: float) -> list[int]:
-    """Angular momenta of the subshells of a nucleus: occupied ones, and one more."""
+def _momenta(charge: int, share: float, n_core: int = 0) -> list[int]:
+    """Angular momenta of the subshells of a nucleus: occupied ones, and one more.
+
+    Subshells inside a core of `n_core` electrons are left out.
+    """
+    if n_core:
+        return _valence_momenta(max((charge + 1) // 2, math.ceil(charge * share - 1e-9)), n_core)
     n_states = max((charge + 1) // 2, math.ceil(charge * share - 1e-9))
     order: tuple[int, ...] = (0, 0, 1, 0, 1, 0, 2)
     n_shells = next((i for i, n in enumerate(OCCUPIED, start=1) if n >= n_states), len(OCCUPIED))
     occupied: list[int] = list(order[:n_shells])
     return [*occupied, max(occupied) + 1] if max(occupied) < 2 else occupied
+
+
+def _valence_momenta(n_states: int, n_core: int) -> list[int]:
+    """Angular momenta of the subshells outside a core that hold so many states, and one more."""
+    shells = sorted((n + l, n, l) for n in range(1, 9) for l in range(min(n, 3)))  # noqa: E741
+    inside: set[tuple[int, int]] = set()
+    for own in ((n, l) for n in range(1, 9) for l in range(n)):  # noqa: E741
+        n_core -= 2 * (2 * own[1] + 1)
+        if n_core < 0:
+            break
+        inside.add(own)
+    found: list[int] = []
+    for _, n, l in shells:  # noqa: E741
+        if (n, l) not in inside and sum(2 * k + 1 for k in found) < n_states:
+            found.append(l)
+    return [*found, max(found) + 1] if max(found) < 2 else found

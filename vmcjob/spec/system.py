@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final, Literal
 
 from vmcjob.document import (
     FAILED,
+    Before,
     Clash,
     Failure,
     KeyPath,
@@ -19,16 +20,21 @@ from vmcjob.document import (
     at_least,
     at_most_of_them,
     between,
+    enumerate_words,
     one_of,
 )
 from vmcjob.resources import ONE_LINE
+from vmcjob.spec.ecp import Ecp
 from vmcjob.spec.elements import ISOTOPES, NUCLEAR_CHARGES, SYMBOLS
+from vmcjob.spec.potential import Potential
 
 BOHR_PER_ANGSTROM = 1 / 0.529177210544  # CODATA 2022
 NEAREST_NUCLEI_BOHR = 1e-3
 """Closer nuclei are a mistake: two protons would repel each other with 1000 hartree."""
 FAR_BOHR: Final = 6.0
 """Distance of atoms beyond which hardly any move takes an electron from one to the other."""
+POINTS: Final = (4, 6, 12, 18, 26, 32, 50)
+"""Numbers of points of the quadratures on the sphere."""
 MAX_ATOMS: Final = 1000
 """Largest molecule: ten times the largest that was computed with this method."""
 FARTHEST_BOHR = 1e4
@@ -118,11 +124,30 @@ class System:
     molecule: InitVar[
         Annotated[str | None, ONE_LINE, 'a molecule of ase\'s table, like "H2O", instead of atoms']
     ] = None
+    ecp: Annotated[
+        Ecp | None,
+        'effective core potentials: "ccecp" or another set of pyscf for all elements but H and He, '
+        'or a table by element, like { Fe = "ccecp", Li = "none", S = "./s.nwchem" }',
+        Before(None),
+    ] = None
+    ecp_points: Annotated[
+        int | None,
+        Rule(
+            f"one of {enumerate_words([str(n) for n in POINTS], 'or')}",
+            lambda n: n in POINTS,
+        ),
+        "of the quadrature of a potential's non-local part; 6 for s, 12 for p and d",
+        Before(None),
+    ] = None
 
     def __post_init__(self, unit: str, xyz: None, molecule: None) -> None:
-        """Convert positions to bohr, and set the lowest spin."""
+        """Convert positions to bohr, find the potentials, and set the lowest spin."""
         if unit == "angstrom":
             object.__setattr__(self, "atoms", tuple(_in_bohr(atom) for atom in self.atoms))
+        if self.ecp is not None:
+            object.__setattr__(self, "ecp", self.ecp.resolved(self.symbols))
+        if self.ecp is not None and self.ecp_points is None:
+            object.__setattr__(self, "ecp_points", self.ecp.n_points)
         if self.spin == LOWEST_SPIN:
             object.__setattr__(self, "spin", self.n_electrons % 2)
 
@@ -136,9 +161,34 @@ class System:
         return f"unknown key; write the number of unpaired electrons, 2S: {example}"
 
     @property
+    def symbols(self) -> tuple[str, ...]:
+        """The elements of the atoms."""
+        return tuple(atom.symbol for atom in self.atoms)
+
+    @property
+    def elements(self) -> tuple[int, ...]:
+        """The numbers of the elements in the periodic table."""
+        return tuple(NUCLEAR_CHARGES[symbol] for symbol in self.symbols)
+
+    @property
     def charges(self) -> tuple[int, ...]:
-        """Charges of the nuclei, in units of e."""
-        return tuple(NUCLEAR_CHARGES[atom.symbol] for atom in self.atoms)
+        """Charges of the nuclei without the charge of their cores, in units of e."""
+        return tuple(
+            NUCLEAR_CHARGES[atom.symbol] - (core.electrons if core else 0)
+            for atom, core in zip(self.atoms, self.cores, strict=True)
+        )
+
+    @property
+    def cores(self) -> tuple[Potential | None, ...]:
+        """The potential that stands for the core of each atom; None for a bare nucleus."""
+        known = dict(self.ecp.potentials) if self.ecp else {}
+        return tuple(known.get(symbol) for symbol in self.symbols)
+
+    @property
+    def needs(self) -> tuple[tuple[int, bool], ...]:
+        """For each atom, the number of its element, and whether its core has a potential."""
+        cores = (core is not None for core in self.cores)
+        return tuple(zip(self.elements, cores, strict=True))
 
     @property
     def n_electrons(self) -> int:
@@ -178,7 +228,37 @@ class System:
                 f"system.atoms[{i}]; nuclei are at least {NEAREST_NUCLEI_BOHR} bohr apart"
             )
             yield Clash(("atoms", "unit"), message, (j,))
-        yield from self._electron_clashes()
+        if ecp_clash := self._ecp_clash():
+            yield ecp_clash
+        else:
+            yield from self._electron_clashes()
+
+    def _ecp_clash(self) -> Clash | None:
+        """Potentials for elements that are not there, that have none, or that have no electrons."""
+        if self.ecp is None:
+            if self.ecp_points is None:
+                return None
+            message = "no element has a potential, so there is no quadrature; leave it out"
+            return Clash(("ecp_points", "ecp"), message)
+        for symbol, potential in self.ecp.potentials:
+            if symbol not in self.symbols:
+                message = f"there is no atom of {symbol}; leave it out"
+                return Clash(("ecp", "atoms"), message, (symbol,))
+            if potential.electrons >= NUCLEAR_CHARGES[symbol]:
+                message = (
+                    f"the core has {potential.electrons} electrons, which are all that "
+                    f"{symbol} has; choose a potential with a smaller core"
+                )
+                return Clash(("ecp", "atoms"), message, (symbol,))
+        if missing := self.ecp.missing(self.symbols):
+            elements = enumerate_words(missing, "and")
+            named = f'{{ {missing[0]} = "none" }}'
+            message = (
+                f"{self.ecp.every} has no potential for {elements}; use another set, or a table "
+                f"with a file or none for each element, like {named}"
+            )
+            return Clash(("ecp", "atoms"), message)
+        return None
 
     def _electron_clashes(self) -> Iterator[Clash]:
         n_electrons = self.n_electrons

@@ -25,10 +25,11 @@ from vmcjob.vmc.contracts import (
 from vmcjob.vmc.damping import Adaptation
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.first_order import FirstOrder, adam, lamb
-from vmcjob.vmc.hamiltonian import Hamiltonian, Kinetic, molecular_hamiltonian
+from vmcjob.vmc.hamiltonian import Hamiltonian, Kinetic, make_hamiltonian, molecular_hamiltonian
 from vmcjob.vmc.hartree_fock import HartreeFock
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.nucleus import Core, Gaussian, Nucleus
 from vmcjob.vmc.observing import Observing, Sample
 from vmcjob.vmc.phases import Calculation, Event, Phase, run
 from vmcjob.vmc.pretrain import Pretraining
@@ -44,11 +45,13 @@ __all__ = [
     "Batch",
     "Calculation",
     "Clipping",
+    "Core",
     "CuspJastrow",
     "Decay",
     "Event",
     "FermiNet",
     "FirstOrder",
+    "Gaussian",
     "Hamiltonian",
     "HartreeFock",
     "Kfac",
@@ -59,6 +62,7 @@ __all__ = [
     "Memory",
     "Moves",
     "Nuclei",
+    "Nucleus",
     "Observing",
     "Optimizer",
     "Phase",
@@ -81,6 +85,7 @@ __all__ = [
     "adam",
     "iterate",
     "lamb",
+    "make_hamiltonian",
     "make_orbitals",
     "make_psi",
     "molecular_hamiltonian",

@@ -1,5 +1,6 @@
-"""The Hamiltonian of one walker as a sum of terms, and the terms of a molecule."""
+"""The Hamiltonian of one walker as a sum of terms, made from the system."""
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -13,6 +14,8 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
+from vmcjob.vmc.pseudopotential import BareAttraction, LocalPotential, NonLocalPotential
+from vmcjob.vmc.system import System
 from vmcjob.vmc.wavefunction import log_modulus
 
 
@@ -71,14 +74,14 @@ class Hamiltonian:
     ) -> LocalEnergy:
         """(Hψ)(r) / ψ(r) of one walker, and its parts.
 
-        Each term has its own key, folded from the walker's.
+        Each term has its own key, folded from the walker's by the name of the term.
         """
         energies, jet = {}, None
-        for number, (name, term) in enumerate(self.terms.items()):
+        for name, term in self.terms.items():
             if isinstance(term, DifferentialTerm):
                 energies[name], jet = term.with_jet(psi, params, r, nuclei)
             else:
-                own = jax.random.fold_in(key, number)
+                own = jax.random.fold_in(key, zlib.crc32(name.encode()))
                 energies[name] = term(psi, params, r, nuclei, own)
         return LocalEnergy(sum(energies.values(), jnp.zeros((), r.dtype)), energies, jet)
 
@@ -153,6 +156,26 @@ def _repulsion(x: Float[Array, "body 3"], q: Float[Array, " body"]) -> Float[Arr
 
 
 KINETIC, V_EE, V_EN, V_NN = "kinetic", "v_ee", "v_en", "v_nn"
+ECP_LOCAL, ECP_NONLOCAL = "ecp_local", "ecp_nonlocal"
+
+
+def make_hamiltonian(system: System, n_points: int = 12) -> Hamiltonian:
+    """The non-relativistic Hamiltonian of a system: Coulomb interactions, and cores as potentials.
+
+    Args:
+        n_points: of the quadrature of non-local potentials; see `quadrature`.
+    """
+    if not system.has_cores:
+        return molecular_hamiltonian()
+    species = system.species
+    terms: dict[str, Term] = {KINETIC: Kinetic(), V_EE: electron_electron}
+    if any(one.core is None for one in species):
+        terms[V_EN] = BareAttraction(species)
+    terms[ECP_LOCAL] = LocalPotential(species)
+    if any(one.core.channels for one in species if one.core):
+        terms[ECP_NONLOCAL] = NonLocalPotential(species, n_points)
+    terms[V_NN] = nucleus_nucleus
+    return Hamiltonian(terms)
 
 
 def molecular_hamiltonian() -> Hamiltonian:

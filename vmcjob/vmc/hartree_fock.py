@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.basis import make_basis
 from vmcjob.vmc.casscf import ActiveSpace, expand
 from vmcjob.vmc.contracts import Nuclei
+from vmcjob.vmc.nucleus import Core
 from vmcjob.vmc.stability import Solver, broken_symmetry, descended
 from vmcjob.vmc.system import System
 
@@ -23,6 +24,18 @@ if TYPE_CHECKING:
     from pyscf.gto import Mole
 
 FIRST_WITH_POTENTIAL = 37  # rubidium: from there on def2 leaves the core to a potential
+MAX_POWER = 6  # of pyscf's terms c r^(n - 2) exp(-a r^2)
+ALL_ELECTRON = {
+    "ccecp-ccpvdz": "cc-pvdz",
+    "ccecp-ccpvtz": "cc-pvtz",
+    "ccecp-ccpvqz": "cc-pvqz",
+    "ccecp-aug-ccpvdz": "aug-cc-pvdz",
+    "ccecp-aug-ccpvtz": "aug-cc-pvtz",
+    "bfd-vdz": "cc-pvdz",
+    "bfd-vtz": "cc-pvtz",
+    "lanl2dz": "6-31g*",
+}
+"""By basis for potentials, the basis of elements without one."""
 Method = Literal["rhf", "uhf", "rohf"]
 Wanted = Literal["half-projected", "stable", "auto"] | Method
 
@@ -70,7 +83,8 @@ def solve(
     from pyscf import scf
 
     scf.hf.MUTE_CHKFILE = True  # each solver would open a temporary file, and leave it open
-    if basis.startswith("def2") and max(system.charges) >= FIRST_WITH_POTENTIAL:
+    bare = [one.element for one in system.species if one.core is None]
+    if basis.startswith("def2") and max(bare, default=0) >= FIRST_WITH_POTENTIAL:
         raise HartreeFockError(f"basis {basis} has no functions for the cores of heavy atoms")
     molecule = molecule_of(system, basis)
     _require_functions(molecule.nao, basis, system, space)
@@ -178,26 +192,59 @@ def populations(system: System, solution: HartreeFock) -> Float[np.ndarray, "2 n
 
 
 def molecule_of(system: System, basis: str) -> "Mole":
-    """The system as pyscf has it."""
+    """The system as pyscf has it, with the potentials of its cores.
+
+    The basis may be one for potentials; elements without a core then get its counterpart for all
+    electrons.
+    """
     from pyscf import gto
     from pyscf.lib.exceptions import BasisNotFoundError
 
-    atoms = [
-        (charge, position) for charge, position in zip(system.charges, system.nuclei, strict=True)
-    ]
+    species = system.species
+    cores = {one.element: one.core for one in species if one.core}
+    bases = {
+        _symbol(one.element): basis if one.core else without_potential(basis) for one in species
+    }
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice on where else to look for a basis
             return gto.M(
-                atom=atoms,
+                atom=[(one.element, one.position) for one in species],
                 unit="Bohr",
-                basis=basis,
+                basis=bases if cores else basis,
+                ecp={_symbol(element): _in_pyscf(core) for element, core in cores.items()},
                 charge=sum(system.charges) - system.n_electrons,
                 spin=system.n_up - system.n_down,
                 verbose=0,
             )
     except BasisNotFoundError as error:
         raise HartreeFockError(f"no basis {basis} for one of the elements: {error}") from None
+
+
+def without_potential(basis: str) -> str:
+    """The counterpart for all electrons of a basis for potentials; any other basis as it is."""
+    return ALL_ELECTRON.get(basis, basis)
+
+
+def _symbol(element: int) -> str:
+    from pyscf.data.elements import ELEMENTS
+
+    return str(ELEMENTS[element])
+
+
+def _in_pyscf(core: Core) -> list[Any]:
+    """A core as pyscf has it: of each l, the terms by their powers; l = −1 is the local part."""
+    channels = [(-1, core.local), *enumerate(core.channels)]
+    return [
+        core.electrons,
+        [
+            [
+                momentum,
+                [[[a, c] for n, a, c in radial if n == power] for power in range(MAX_POWER + 1)],
+            ]
+            for momentum, radial in channels
+        ],
+    ]
 
 
 class Coefficients(NamedTuple):

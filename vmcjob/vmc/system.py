@@ -11,6 +11,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.contracts import Nuclei
+from vmcjob.vmc.nucleus import Core, Nucleus
 
 
 @dataclass(frozen=True)
@@ -21,14 +22,38 @@ class System:
     """
 
     nuclei: tuple[tuple[float, float, float], ...]  # bohr
-    charges: tuple[int, ...]  # units of e
+    charges: tuple[int, ...]  # effective, without the charge of the cores, units of e
     n_up: int
     n_down: int
+    cores: tuple[Core | None, ...] = ()  # of each nucleus, or empty if there are none
+
+    @property
+    def species(self) -> tuple[Nucleus, ...]:
+        """The nuclei one by one."""
+        cores = self.cores or (None,) * len(self.charges)
+        return tuple(map(Nucleus, self.nuclei, self.charges, cores))
+
+    @property
+    def has_cores(self) -> bool:
+        """Whether a potential stands for the core electrons of some nucleus."""
+        return any(self.cores)
 
     @property
     def n_electrons(self) -> int:
         """Number of electrons of both spins."""
         return self.n_up + self.n_down
+
+
+def core_orbitals(system: System) -> tuple[int, ...]:
+    """Number of orbitals in the core of each nucleus."""
+    return tuple(one.core.electrons // 2 if one.core else 0 for one in system.species)
+
+
+def bare_nuclei(system: System) -> tuple[int, ...] | None:
+    """Numbers of the nuclei without a core; None if no nucleus has one."""
+    if not system.has_cores:
+        return None
+    return tuple(i for i, one in enumerate(system.species) if one.core is None)
 
 
 def nuclei_of(system: System) -> Nuclei:
@@ -45,7 +70,8 @@ def energy_bound(system: System) -> float:
         E ≥ Σ_{I<J} Z_I Z_J / |R_I − R_J| − ½ (Σ_I Z_I)² Σ_i 1/n_i²
 
     For −½∇² − Σ_I Z_I/|r − R_I| is an average, with weights Z_I / Σ Z, of atoms of charge Σ Z, and
-    the sum of the lowest eigenvalues of an average is at least the average of their sums.
+    the sum of the lowest eigenvalues of an average is at least the average of their sums. Each core
+    lowers each electron by the depth of its potential at most.
     """
     nuclei, charges = np.array(system.nuclei), np.array(system.charges, float)
     i, j = np.triu_indices(len(charges), k=1)
@@ -55,7 +81,8 @@ def energy_bound(system: System) -> float:
     while left > 0:
         filled += min(left, 2 * shell**2) / shell**2
         left, shell = left - 2 * shell**2, shell + 1
-    return repulsion - 0.5 * float(charges.sum()) ** 2 * filled
+    wells = system.n_electrons * sum(core.depth for core in system.cores if core)
+    return repulsion - 0.5 * float(charges.sum()) ** 2 * filled - wells
 
 
 ROUNDING = 1e-6  # of populations that are whole numbers

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from itertools import count, islice
 from typing import Final, NamedTuple
 
+from vmcjob.vmc.nucleus import Core
 from vmcjob.vmc.system import System, find_homes
 
 HIGHEST_L: Final = 2
@@ -36,6 +37,7 @@ class Radial(NamedTuple):
     nucleus: int
     subshell: Subshell
     zeta: float  # initial exponent, 1/bohr
+    has_core: bool = False  # then ψ has no cusp at the nucleus
 
 
 def subshells() -> Iterator[Subshell]:
@@ -45,9 +47,31 @@ def subshells() -> Iterator[Subshell]:
             yield Subshell(n_plus_l - l, l)
 
 
-def states(nucleus: int, n_states: int) -> list[State]:
+def core_subshells(n_electrons: int) -> set[Subshell]:
+    """The subshells that a core of so many electrons fills: 1s, 2s, 2p, 3s, 3p, 3d, 4s, …
+
+    Cores are filled shell by shell, as in ions of high charge.
+    """
+    found: set[Subshell] = set()
+    for n in count(1):
+        for l in range(n):  # noqa: E741
+            n_electrons -= 2 * (2 * l + 1)
+            if n_electrons < 0:
+                return found
+            found.add(Subshell(n, l))
+    return found
+
+
+def valence(core: Core | None) -> Iterator[Subshell]:
+    """The subshells of an atom outside its core."""
+    inside = core_subshells(core.electrons) if core else set()
+    return (shell for shell in subshells() if shell not in inside)
+
+
+def states(nucleus: int, n_states: int, core: Core | None = None) -> list[State]:
     """The first states of an atom, in the order in which electrons of one spin fill them."""
-    endless = (State(nucleus, shell, m) for shell in subshells() for m in range(2 * shell.l + 1))
+    shells = valence(core)
+    endless = (State(nucleus, shell, m) for shell in shells for m in range(2 * shell.l + 1))
     return list(islice(endless, n_states))
 
 
@@ -83,15 +107,16 @@ def radials(system: System, functions: int) -> list[Radial]:
     """
     counts = Counter((state.nucleus, spin) for spin in (0, 1) for state in starts(system, spin))
     found = []
-    for nucleus, charge in enumerate(system.charges):
-        n_states = max((charge + 1) // 2, counts[nucleus, 0], counts[nucleus, 1])
-        occupied = dict.fromkeys(state.subshell for state in states(nucleus, n_states))
-        exponents = {shell: slater_exponent(charge, shell) for shell in occupied}
+    for nucleus, own in enumerate(system.species):
+        n_states = max((own.charge + 1) // 2, counts[nucleus, 0], counts[nucleus, 1])
+        occupied = dict.fromkeys(state.subshell for state in states(nucleus, n_states, own.core))
+        exponents = {shell: slater_exponent(own.element, shell) for shell in occupied}
         if (l_next := 1 + max(shell.l for shell in occupied)) <= HIGHEST_L:
             exponents[Subshell(l_next + 1, l_next)] = list(exponents.values())[-1]
         for shell, zeta in exponents.items():
             steps = ((k + 1) // 2 * (1 if k % 2 else -1) for k in range(functions))
-            found += [Radial(nucleus, shell, zeta * SPACING**step) for step in steps]
+            has_core = own.core is not None
+            found += [Radial(nucleus, shell, zeta * SPACING**step, has_core) for step in steps]
     return sorted(found, key=lambda radial: radial.subshell.l)
 
 
@@ -103,5 +128,8 @@ def starts(system: System, spin: int) -> list[State]:
     """
     homes = [home.nucleus for home in find_homes(system)]
     homes = homes[: system.n_up] if spin == 0 else homes[system.n_up :]
-    filling = {nucleus: iter(states(nucleus, homes.count(nucleus))) for nucleus in homes}
+    filling = {
+        nucleus: iter(states(nucleus, homes.count(nucleus), system.species[nucleus].core))
+        for nucleus in dict.fromkeys(homes)
+    }
     return [next(filling[nucleus]) for nucleus in homes]

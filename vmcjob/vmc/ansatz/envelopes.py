@@ -28,16 +28,20 @@ the Hartree–Fock density and does not see these electrons. In water it was one
 
 
 def log_slater_exponents(
-    charges: tuple[int, ...], columns: tuple[int, ...]
+    charges: tuple[int, ...], columns: tuple[int, ...], core_orbitals: tuple[int, ...] = ()
 ) -> Callable[..., Float[Array, "nuc det orb"]]:
     """Initializer of log ζ, ζ = Z / n: hydrogenic decay, with n the shell of the column's orbital.
 
-    ζ is at least `SLOWEST`.
+    ζ is at least `SLOWEST`. Shells of a nucleus with a core begin above the core's orbitals.
     """
+    below = core_orbitals or (0,) * len(charges)
 
     def init(key: Array, shape: tuple[int, ...], dtype: jnp.dtype) -> Array:
         del key
-        zeta = jnp.array([[charge / shell(orbital) for orbital in columns] for charge in charges])
+        nuclei = zip(charges, below, strict=True)
+        zeta = jnp.array(
+            [[charge / shell(n + orbital) for orbital in columns] for charge, n in nuclei]
+        )
         zeta = jnp.maximum(zeta, SLOWEST)
         return jnp.broadcast_to(jnp.log(zeta)[:, None, :], shape).astype(dtype)
 
@@ -54,12 +58,13 @@ class IsotropicEnvelope(nn.Module):
     charges: tuple[int, ...]
     determinants: int
     columns: tuple[int, ...]  # for each orbital, its index within its spin
+    core_orbitals: tuple[int, ...] = ()  # of each nucleus, or empty if there are none
 
     @nn.compact
     def __call__(self, d_en: Float[Array, "elec nuc"]) -> Float[Array, "elec det orb"]:
         """Envelopes from the electron–nucleus distances of one walker."""
         shape = (len(self.charges), self.determinants, len(self.columns))
-        init = log_slater_exponents(self.charges, self.columns)
+        init = log_slater_exponents(self.charges, self.columns, self.core_orbitals)
         zeta = decay(self.param("log_zeta", init, shape, d_en.dtype))
         weight = self.param("weight", nn.initializers.ones, shape, d_en.dtype)
         # Determinants and orbitals are one axis, so that loops over it are long enough for vectors.

@@ -7,6 +7,7 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc.ansatz.determinants import Stacks
+from vmcjob.vmc.ansatz.distances import nuclear_distances
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, by_spin, dense
 from vmcjob.vmc.ansatz.pairs import pair_distances
 from vmcjob.vmc.contracts import Nuclei
@@ -31,7 +32,7 @@ class FermiNet(nn.Module):
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
         """Matrices of orbitals at the electron positions, in bohr."""
         r_en = r[:, None] - nuclei.positions
-        d_en = jnp.linalg.norm(r_en, axis=-1)
+        d_en = nuclear_distances(self.system, r_en)
         h_one = jnp.concatenate([r_en, d_en[..., None]], axis=-1).reshape(r.shape[0], -1)
         h_two = pair_features(r)
         for layer in range(self.layers):

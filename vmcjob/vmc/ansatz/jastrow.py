@@ -46,7 +46,8 @@ class ThreeBodyJastrow(nn.Module):
     with J_ee of `CuspJastrow`, scaled distances t = 1 − exp(−κ r_iI) and s = 1 − exp(−λ r_ij), and
     learned κ, λ > 0. Like and unlike spins have separate b and c. Powers are 2 to `order`, and also
     q = 0 and k = 0. No power has a slope where two particles meet. So both cusps are exact for any
-    parameters: the cusp of J_ee, and −Z_I at the nuclei.
+    parameters: the cusp of J_ee, and −Z_I at the nuclei. The logarithm is left out for nuclei
+    with a core, where ψ has no cusp.
 
     The polynomials are those of Filippi and Umrigar (J. Chem. Phys. 105, 213 (1996)), without the
     linear terms, whose slopes would have to cancel.
@@ -54,18 +55,22 @@ class ThreeBodyJastrow(nn.Module):
 
     n_up: int
     order: int  # 1: only the cusps
+    bare: tuple[int, ...] | None = None  # nuclei with a cusp; None for all of them
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
         """J at the electron positions, in bohr."""
         d_en = jnp.linalg.norm(r[:, None] - nuclei.positions, axis=-1)
-        near = jnp.sum(jnp.log(2.0 - jnp.exp(-nuclei.charges * d_en)))
+        near = jnp.sum(jnp.log(2.0 - jnp.exp(-self._with_cusp(nuclei.charges * d_en))))
         cusps = CuspJastrow(self.n_up)(r, nuclei) - near
         if self.order < 2:
             return cusps
         d_ee = pair_distances(r[:, None] - r)
         t, s = self._powers("log_kappa", d_en), self._powers("log_lambda", d_ee)
         return cusps + self._of_one(t) + self._of_two(s) + self._of_three(t, s)
+
+    def _with_cusp(self, by_nucleus: Float[Array, "elec nuc"]) -> Float[Array, "elec bare"]:
+        return by_nucleus if self.bare is None else by_nucleus[:, np.array(self.bare, int)]
 
     def _powers(self, name: str, d: Float[Array, "a b"]) -> Float[Array, "a b power"]:
         """Powers, from the second on, of distances that are scaled to the range from 0 to 1."""

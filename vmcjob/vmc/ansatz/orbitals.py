@@ -10,7 +10,7 @@ from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.envelopes import IsotropicEnvelope
-from vmcjob.vmc.system import System
+from vmcjob.vmc.system import System, core_orbitals
 
 SLIGHT: Final = nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")
 """Initializer of kernels a tenth as large as flax's default."""
@@ -48,7 +48,8 @@ class OrbitalMatrices(nn.Module):
                 phi = dense(width, init=SLIGHT, bias_init=begin)(h_spin).reshape(shape)
             else:
                 phi = dense(width)(h_spin).reshape(shape)
-            envelope = IsotropicEnvelope(self.system.charges, self.determinants, columns)(d_spin)
+            own = self.system.charges, self.determinants, columns, core_orbitals(self.system)
+            envelope = IsotropicEnvelope(*own)(d_spin)
             blocks.append(jnp.swapaxes(phi * envelope, 0, 1))
         return (jnp.concatenate(blocks, axis=1),) if self.full_determinants else tuple(blocks)
 

@@ -6,6 +6,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
+from vmcjob.vmc.ansatz.distances import nuclear_distances
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, dense
 from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.system import System
@@ -36,7 +37,7 @@ class Psiformer(nn.Module):
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
         """Matrices of orbitals at the electron positions, in bohr."""
         r_en = r[:, None] - nuclei.positions
-        d_en = jnp.linalg.norm(r_en, axis=-1)
+        d_en = nuclear_distances(self.system, r_en)
         h = dense(self.heads * self.head_width, use_bias=False)(self._features(r_en, d_en))
         for _ in range(self.layers):
             h = self._normalized(h + SelfAttention(self.heads, self.head_width)(h))

@@ -65,6 +65,7 @@ class AtomicFunctions(nn.Module):
     S is a real solid harmonic of degree l. `ThreeBodyJastrow` multiplies all orbitals by exp(J) = 1
     / (2 − exp(−Z|x|)). Then the radial part has the slope −Z/(l+1) at the nucleus, Kato's cusp, for
     any exponent ζ. If ζ = Z/(l+1), the product is an eigenstate of the bare nucleus: 1s, 2p, 3d.
+    At a nucleus with a core, the term l/(l+1) is left out, and the slope is zero.
     """
 
     radials: tuple[Radial, ...]  # sorted by angular momentum
@@ -77,16 +78,25 @@ class AtomicFunctions(nn.Module):
         zetas = first_zeta * STRONGEST ** nn.tanh(stretch)
         parts, done = [], 0
         for l, group in groupby(self.radials, lambda radial: radial.subshell.l):  # noqa: E741
-            homes = np.array([radial.nucleus for radial in group])
+            shells = list(group)
+            homes = np.array([radial.nucleus for radial in shells])
             zeta = zetas[done : (done := done + len(homes))]
             charge = nuclei.charges[homes]
             x = r[:, None] - nuclei.positions[homes]
             d = jnp.linalg.norm(x, axis=-1)
             core = 1.0 - jnp.exp(-charge * d)
-            radial = (1.0 + (zeta / charge + l / (l + 1)) * core) * jnp.exp(-zeta * d)
+            radial = (1.0 + (zeta / charge + _slope(shells, r.dtype)) * core) * jnp.exp(-zeta * d)
             chi = radial[..., None] * solid_harmonics(l, zeta[:, None] * x)
             parts.append(chi.reshape(r.shape[0], -1))
         return jnp.concatenate(parts, axis=-1)
+
+
+def _slope(shells: list[Radial], dtype: jnp.dtype) -> float | Array:
+    """l / (l + 1) of functions of one l; 0 for those around a nucleus with a core."""
+    l = shells[0].subshell.l  # noqa: E741
+    if not any(radial.has_core for radial in shells):
+        return l / (l + 1)
+    return jnp.array([0.0 if radial.has_core else l / (l + 1) for radial in shells], dtype)
 
 
 def solid_harmonics(l: int, x: Float[Array, "*some 3"]) -> Float[Array, "*some m"]:  # noqa: E741
