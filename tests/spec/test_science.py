@@ -16,11 +16,13 @@ from vmcjob.spec import (
     Container,
     JobSpec,
     Output,
+    Potential,
     Resources,
     System,
     parse_spec,
     science,
 )
+from vmcjob.spec.ecp import Ecp
 
 JOB = JobSpec(
     name="lih",
@@ -45,6 +47,9 @@ def test_name_seed_output_and_resources_decide_nothing(job: JobSpec) -> None:
         retries=Retries(preemption=3),
     )
     assert science(other) == science(job)
+
+
+POTENTIAL = Ecp((("Li", Potential(2, (((1, 1.0, 1.0),),))),))
 
 
 def changed(value: Any) -> Any:  # of any type that a key may have
@@ -89,7 +94,8 @@ DECISIVE = [
 def test_everything_else_decides(job: JobSpec, table: str, name: str) -> None:
     """Two runs that differ in such a key and shared a name would overwrite each other."""
     before = getattr(job, table)
-    after = dataclasses.replace(before, **{name: changed(getattr(before, name))})
+    new = POTENTIAL if name == "ecp" else changed(getattr(before, name))
+    after = dataclasses.replace(before, **{name: new})
     assert science(dataclasses.replace(job, **{table: after})) != science(job)
 
 

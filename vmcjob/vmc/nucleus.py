@@ -79,7 +79,7 @@ class Nucleus:
         return self.charge + (self.core.electrons if self.core else 0)
 
 
-def values(radial: Radial, r: Float[np.ndarray, " some"]) -> Float[np.ndarray, " some"]:
+def values(radial: Radial, r: Float[np.ndarray, "*some"]) -> Float[np.ndarray, "*some"]:
     """A radial function in hartree, in NumPy."""
     terms = (c * r ** (n - 2) * np.exp(-a * r**2) for n, a, c in radial)
     return np.sum([np.zeros_like(r), *terms], axis=0)
