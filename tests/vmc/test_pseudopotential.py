@@ -48,7 +48,9 @@ def test_rotations_follow_the_measure_of_haar() -> None:
     """E[R_ab] = 0 and E[R_ab R_cd] = δ_ac δ_bd / 3; two random angles are not enough for this."""
     n = 4000
     keys = jax.random.split(jax.random.key(3), n)
-    found = np.asarray(jax.vmap(lambda key: random_rotation(key, jnp.float32))(keys), float)
+    found = np.asarray(
+        jax.vmap(lambda key: random_rotation(key, jnp.dtype("float32")))(keys), float
+    )
     ones = np.tile(np.eye(3), (n, 1, 1))
     np.testing.assert_allclose(found @ found.swapaxes(1, 2), ones, atol=1e-5)  # of float32
     np.testing.assert_allclose(np.linalg.det(found), 1.0, atol=1e-5)
