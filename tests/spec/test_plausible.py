@@ -103,7 +103,10 @@ def test_a_composition_counts_nuclei_and_electrons() -> None:
     [
         ("multiplicity = 3", "write the number of unpaired electrons, 2S: spin = 2"),
         ('multiplicity = "triplet"', "2S: spin = 2 for a triplet"),
-        ("colour = 3", "known here: atoms, unit, charge, spin and reference"),
+        (
+            "colour = 3",
+            "known here: atoms, unit, charge, spin, reference, xyz, molecule, ecp and ecp_points",
+        ),
     ],
 )
 def test_a_multiplicity_is_told_the_spin(key: str, words: str) -> None:
