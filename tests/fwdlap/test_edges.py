@@ -132,7 +132,7 @@ def test_a_function_that_is_not_scalar_is_refused(fun: Callable[..., Any], words
 def test_an_argument_that_is_no_array_is_named():
     """A user's wave function may take a dictionary; JAX's own error does not say what to do."""
     with pytest.raises(TypeError, match="got a dict: for any pytree of arrays, use `derivatives`"):
-        fwdlap.laplacian(lambda x: x["a"])({"a": jnp.ones(())})
+        fwdlap.laplacian(lambda x: x["a"])({"a": jnp.ones(())})  # pyright: ignore[reportArgumentType]
 
 
 def test_derivatives_of_another_shape_than_their_primal_are_refused():

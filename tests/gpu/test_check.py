@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections.abc import Mapping
 
 import jax
 import pytest
@@ -65,7 +66,7 @@ def test_every_part_names_a_function_and_a_file_of_its_own():
     assert (REPOSITORY / "tests" / "gpu" / "check.py").is_file()
 
 
-def document(part: str, arguments: list[str], found: dict[str, object]) -> dict[str, object]:
+def document(part: str, arguments: list[str], found: Mapping[str, object]) -> dict[str, object]:
     card = {"card": "NVIDIA H100 80GB HBM3", "versions": {"jax": "0.10.2"}}
     return {"part": part, "arguments": arguments, "is_tiny": False, "found": found} | card
 
@@ -109,7 +110,7 @@ def test_tables_give_shares_of_the_peak_memory_and_refusals():
 )
 def test_a_tiny_part_runs_to_its_end_and_its_file_makes_a_table(words, tmp_path):
     """A part that cannot run would be found only on a GPU, which is dear."""
-    part = Part("part", *words[:1], words[1:])
+    part = Part("part", words[0], words[1:])
     assert start_process(part, tmp_path, 4 * A_MINUTE, is_tiny=True) == ""
     document = json.loads((tmp_path / "part.json").read_text())
     assert document["card"] == jax.devices()[0].device_kind

@@ -81,7 +81,7 @@ def closed_form(slope: float, r: np.ndarray) -> float:
     """Σ_iI [ V_s (1 + a·R_I) + V_p a·(r_i − R_I) ] / (1 + a·r_i), over both nuclei."""
     total = 0.0
     for x, centre in itertools.product(r, np.array(DIMER.nuclei)):
-        d, a = np.linalg.norm(x - centre, keepdims=True), slope * SLOPE
+        d, a = np.array([np.linalg.norm(x - centre)]), slope * SLOPE
         s, p = float(values(S, d)[0]), float(values(P, d)[0])
         total += (s * (1.0 + a @ centre) + p * (a @ (x - centre))) / (1.0 + a @ x)
     return total

@@ -3,13 +3,10 @@
 import importlib
 import os
 from importlib import metadata
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from vmcjob.errors import DeviceError
 from vmcjob.spec import JobSpec, Kfac
-
-if TYPE_CHECKING:
-    from jax import Device
 
 MIN_THREADS = 2
 MANY_THREADS = 16
@@ -134,7 +131,7 @@ def import_jax(spec: JobSpec | None = None) -> None:
         raise DeviceError(f"JAX cannot be imported{_setting()}: {_reason(error)}") from error
 
 
-def find_devices() -> "list[Device]":
+def find_devices() -> list[Any]:
     """The devices of this process, as JAX finds them; DeviceError if it finds none to use."""
     import jax
 

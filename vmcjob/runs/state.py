@@ -172,8 +172,9 @@ def _is_disputed(seen: Observation, submission: Submission) -> bool:
     if job is None:
         return False
     if job.stage is Stage.UNKNOWN:
-        is_over = outcome is not None and not _is_resumable(outcome)
-        return not is_cancelled and not (is_over and submission.has_come_to(outcome))
+        if outcome is None or _is_resumable(outcome):
+            return not is_cancelled
+        return not is_cancelled and not submission.has_come_to(outcome)
     if not seen.is_worker_alive or outcome is not None:
         return False
     return _outlives_job(seen, job, submission) or (job.is_forgotten and not is_cancelled)

@@ -140,7 +140,7 @@ class System:
         Before(None),
     ] = None
 
-    def __post_init__(self, unit: str, xyz: None, molecule: None) -> None:
+    def __post_init__(self, unit: str, xyz: str | None, molecule: str | None) -> None:
         """Convert positions to bohr, find the potentials, and set the lowest spin."""
         if unit == "angstrom":
             object.__setattr__(self, "atoms", tuple(_in_bohr(atom) for atom in self.atoms))
