@@ -412,6 +412,8 @@ def test_runs_are_listed_oldest_first_and_only_runs(root):
         ("h*", ["he-aaaa000000", "h2-bbbb000000", "h2-bbcc000000"]),
         ("h2-bb[c]*", ["h2-bbcc000000"]),
         ("h2 R=1.4", ["h2-bbbb000000", "h2-bbcc000000"]),  # a row of a table, its seeds
+        ("h2 R=1.40", ["h2-bbbb000000", "h2-bbcc000000"]),  # the same number
+        ("h2 R=1*", ["h2-bbbb000000", "h2-bbcc000000"]),  # rows
     ],
 )
 def test_a_selector_is_an_id_a_beginning_a_name_or_a_glob(root, selector, expected):

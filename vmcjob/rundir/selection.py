@@ -28,8 +28,8 @@ def select(root: Path, selectors: Sequence[str]) -> list[RunDir]:
     """The runs that the selectors name, each once, oldest first; all runs without selectors.
 
     A selector is a run id, a spec's name, a row's name ("h2 R=1.4"), the path of a run directory,
-    `@last` (all runs of the latest submission), a glob over run ids, or the unique beginning
-    of a run id. If some runs continue one another, a name means the longest of these.
+    `@last` (all runs of the latest submission), a glob over run ids or rows' names, or the unique
+    beginning of a run id. If some runs continue one another, a name means the longest of these.
     """
     runs = list_runs(root)
     if not selectors:
@@ -46,12 +46,14 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
         return _last(root, runs)
     if exact := [run for run in runs if selector == run.path.name]:
         return exact
-    if named := [run for run in runs if selector in _names(run)]:
+    if named := [run for run in runs if {selector, _plain(selector)} & {*_names(run)}]:
         return _longest(named)
     if RunDir(Path(selector)).exists:
         return [RunDir(Path(selector))]
     if matching := [run for run in runs if fnmatchcase(run.path.name, selector)]:
         return matching
+    if rows := [run for run in runs if any(fnmatchcase(x, selector) for x in _names(run))]:
+        return _longest(rows)
     starting = [run for run in runs if selector and run.path.name.startswith(selector)]
     if len(starting) > 1:
         names = ", ".join(run.path.name for run in starting[:3])
@@ -106,6 +108,21 @@ def _age_order(run: RunDir) -> tuple[float, str]:
         return run.read_record().created, run.path.name
     except RunDirError:
         return 0.0, run.path.name
+
+
+def _plain(row: str) -> str:
+    """A row's name with its numbers as tables write them: "h2 R=1.40" becomes "h2 R=1.4"."""
+    name, *point = row.split(" ")
+    return " ".join((name, *map(_plain_part, point)))
+
+
+def _plain_part(part: str) -> str:
+    key, _, value = part.partition("=")
+    try:
+        number = float(value)
+    except ValueError:
+        return part
+    return f"{key}={int(number) if value.lstrip('-').isdigit() else number}"
 
 
 def _names(run: RunDir) -> tuple[str, ...]:
