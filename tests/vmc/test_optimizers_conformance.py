@@ -235,6 +235,7 @@ def on_one_and_two_devices(tmp_path_factory: pytest.TempPathFactory) -> list[dic
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # two processes compile all optimizers
 @every_optimizer
 def test_one_and_two_devices_make_the_same_updates(
     name: str, on_one_and_two_devices: list[dict[str, Any]]
