@@ -6,7 +6,16 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
-from vmcjob.document import FAILED, Complaint, Document, Failure, KeyPath, Reader, format_value
+from vmcjob.document import (
+    FAILED,
+    Complaint,
+    Document,
+    Failure,
+    KeyPath,
+    Reader,
+    Schema,
+    format_value,
+)
 from vmcjob.errors import SpecError
 from vmcjob.spec.elements import NUCLEAR_CHARGES
 from vmcjob.spec.potential import ANGULAR, Misread, Potential, read_potential
@@ -44,6 +53,13 @@ class Ecp:
         if FAILED in found.values():
             return FAILED
         return cls(tuple(sorted((s, p) for s, p in found.items() if isinstance(p, Potential))))
+
+    @staticmethod
+    def json_schema() -> Schema:
+        """The name of a set, or a table of names, files or potentials by element."""
+        one = {"type": "string", "minLength": 1}
+        table = {"type": "object", "propertyNames": {"enum": list(NUCLEAR_CHARGES)}}
+        return {"anyOf": [one, table | {"additionalProperties": one}]}
 
     @classmethod
     def of_set(cls, name: str, path: KeyPath, reader: Reader) -> "Ecp | Failure":
