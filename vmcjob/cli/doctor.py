@@ -39,7 +39,9 @@ def doctor(
     is_on_node: IsOnNode = False,
     as_json: AsJson = False,
 ) -> None:
-    """Check what runs need here: Python, folders, SLURM, Apptainer, the image and GPUs.
+    """Check what runs need on this machine, or on a node.
+
+    Python, folders, SLURM, Apptainer, the image and GPUs are checked.
 
     Each line is ok, a warning or a failure, with the next command to type. The exit code is 1 if
     there is a failure.

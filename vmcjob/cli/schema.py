@@ -26,7 +26,9 @@ Which = Annotated[
 
 @app.command(cls=Command)
 def schema(document: Which = Documents.SPEC) -> None:
-    """Print the JSON Schema of specs or profiles, by which editors complete and explain keys.
+    """Print the JSON Schema of specs or profiles, for editors.
+
+    By it, editors complete and explain keys.
 
     Save it beside a spec, and begin the spec with the line "#:schema FILE", as `vmcjob init` does.
     """
