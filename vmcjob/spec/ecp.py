@@ -14,6 +14,7 @@ from vmcjob.document import (
     KeyPath,
     Reader,
     Schema,
+    enumerate_words,
     format_value,
 )
 from vmcjob.errors import SpecError
@@ -93,6 +94,27 @@ class Ecp:
         """The elements for which the set has no potential."""
         known = {symbol for symbol, _ in self.potentials} | set(LIGHT)
         return sorted(set(symbols) - known) if self.every else []
+
+    def misfit(self, symbols: tuple[str, ...]) -> tuple[str, tuple[str, ...]] | None:
+        """A complaint about potentials that do not fit the elements, and its place in the table."""
+        for symbol, potential in self.potentials:
+            if symbol not in symbols:
+                return f"there is no atom of {symbol}; leave it out", (symbol,)
+            if potential.electrons >= NUCLEAR_CHARGES[symbol]:
+                message = (
+                    f"the core has {potential.electrons} electrons, which are all that "
+                    f"{symbol} has; choose a potential with a smaller core"
+                )
+                return message, (symbol,)
+        if missing := self.missing(symbols):
+            elements = enumerate_words(missing, "and")
+            named = f'{{ {missing[0]} = "none" }}'
+            message = (
+                f"{self.every} has no potential for {elements}; use another set, or a table "
+                f"with a file or none for each element, like {named}"
+            )
+            return message, ()
+        return None
 
     @property
     def n_points(self) -> int:

@@ -240,25 +240,8 @@ class System:
                 return None
             message = "no element has a potential, so there is no quadrature; leave it out"
             return Clash(("ecp_points", "ecp"), message)
-        for symbol, potential in self.ecp.potentials:
-            if symbol not in self.symbols:
-                message = f"there is no atom of {symbol}; leave it out"
-                return Clash(("ecp", "atoms"), message, (symbol,))
-            if potential.electrons >= NUCLEAR_CHARGES[symbol]:
-                message = (
-                    f"the core has {potential.electrons} electrons, which are all that "
-                    f"{symbol} has; choose a potential with a smaller core"
-                )
-                return Clash(("ecp", "atoms"), message, (symbol,))
-        if missing := self.ecp.missing(self.symbols):
-            elements = enumerate_words(missing, "and")
-            named = f'{{ {missing[0]} = "none" }}'
-            message = (
-                f"{self.ecp.every} has no potential for {elements}; use another set, or a table "
-                f"with a file or none for each element, like {named}"
-            )
-            return Clash(("ecp", "atoms"), message)
-        return None
+        found = self.ecp.misfit(self.symbols)
+        return found and Clash(("ecp", "atoms"), *found)
 
     def _electron_clashes(self) -> Iterator[Clash]:
         n_electrons = self.n_electrons
