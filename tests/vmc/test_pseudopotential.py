@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from vmcjob.vmc.contracts import Nuclei, Psi
-from vmcjob.vmc.hamiltonian import ECP_LOCAL, ECP_NONLOCAL, make_hamiltonian
+from vmcjob.vmc.hamiltonian import ECP_LOCAL, ECP_NONLOCAL, V_EN, make_hamiltonian
 from vmcjob.vmc.nucleus import NEGLIGIBLE, Core, Gaussian, values
 from vmcjob.vmc.quadrature import DEGREES, quadrature, random_rotation
 from vmcjob.vmc.system import System, core_orbitals, energy_bound, nuclei_of
@@ -72,7 +72,8 @@ def linear(params: float, r: jax.Array, nuclei: Nuclei) -> Psi:
 def energies(system: System, slope: float, r: jax.Array, seed: int = 0) -> dict[str, float]:
     """The terms of the local energy of `linear`, with the smallest exact quadrature."""
     hamiltonian = make_hamiltonian(system, 12)
-    terms = {name: hamiltonian.terms[name] for name in (ECP_LOCAL, ECP_NONLOCAL)}
+    wanted = (V_EN, ECP_LOCAL, ECP_NONLOCAL)
+    terms = {name: term for name, term in hamiltonian.terms.items() if name in wanted}
     key, nuclei = jax.random.key(seed), nuclei_of(system)
     return {name: float(term(linear, slope, r, nuclei, key)) for name, term in terms.items()}
 
@@ -134,3 +135,15 @@ def test_a_core_lowers_the_bound_of_the_energy_and_fills_orbitals() -> None:
     assert energy_bound(DIMER) == pytest.approx(energy_bound(bare) - 4.0 * SODIUM.depth)
     assert 2.0 < SODIUM.depth < 6.0
     assert Core(2, (Gaussian(1, 1.0, -1.0),)).depth == np.inf
+
+
+def test_each_nucleus_attracts_by_its_charge_or_by_its_potential(float64) -> None:
+    """Coulomb's attraction of a nucleus with a core would count its charge a second time."""
+    hydride = System(DIMER.nuclei, (1, 1), 1, 1, (SODIUM, None))
+    alone = System(DIMER.nuclei[:1], (1,), 1, 1, (SODIUM,))
+    r = jnp.asarray(R, float)
+    found, of_sodium = energies(hydride, 0.1, r), energies(alone, 0.1, r)
+    distances = np.linalg.norm(np.asarray(r) - np.array(DIMER.nuclei[1]), axis=1)
+    assert found[V_EN] == pytest.approx(-float(np.sum(1.0 / distances)), rel=1e-12)
+    assert found[ECP_LOCAL] == pytest.approx(of_sodium[ECP_LOCAL], rel=1e-12)
+    assert V_EN not in of_sodium

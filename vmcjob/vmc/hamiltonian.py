@@ -14,8 +14,8 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
-from vmcjob.vmc.pseudopotential import BareAttraction, LocalPotential, NonLocalPotential
-from vmcjob.vmc.system import System
+from vmcjob.vmc.pseudopotential import LocalPotential, NonLocalPotential
+from vmcjob.vmc.system import System, bare_nuclei
 from vmcjob.vmc.wavefunction import log_modulus
 
 
@@ -141,6 +141,26 @@ def electron_nucleus(
     return -jnp.sum(nuclei.charges / distances)
 
 
+@dataclass(frozen=True)
+class BareAttraction:
+    """`electron_nucleus` of some of the nuclei: those without a core."""
+
+    numbers: tuple[int, ...]  # of these nuclei
+
+    def __call__(
+        self,
+        psi: SignedWaveFunction,
+        params: Params,
+        r: Float[Array, "elec 3"],
+        nuclei: Nuclei,
+        key: Array,
+    ) -> Float[Array, ""]:
+        """See `Term`."""
+        bare = np.array(self.numbers)
+        chosen = Nuclei(nuclei.positions[bare], nuclei.charges[bare])
+        return electron_nucleus(psi, params, r, chosen, key)
+
+
 def nucleus_nucleus(
     psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
 ) -> Float[Array, ""]:
@@ -169,8 +189,8 @@ def make_hamiltonian(system: System, n_points: int = 12) -> Hamiltonian:
         return molecular_hamiltonian()
     species = system.species
     terms: dict[str, Term] = {KINETIC: Kinetic(), V_EE: electron_electron}
-    if any(one.core is None for one in species):
-        terms[V_EN] = BareAttraction(species)
+    if bare := bare_nuclei(system):
+        terms[V_EN] = BareAttraction(bare)
     terms[ECP_LOCAL] = LocalPotential(species)
     if any(one.core.channels for one in species if one.core):
         terms[ECP_NONLOCAL] = NonLocalPotential(species, n_points)

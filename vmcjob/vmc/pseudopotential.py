@@ -15,27 +15,6 @@ from vmcjob.vmc.quadrature import legendre, quadrature, random_rotation
 
 
 @dataclass(frozen=True)
-class BareAttraction:
-    """−Σ_{iI} Z_I/|r_i − R_I| over nuclei without a core; a `Term`."""
-
-    species: tuple[Nucleus, ...]
-
-    def __call__(
-        self,
-        psi: SignedWaveFunction,
-        params: Params,
-        r: Float[Array, "elec 3"],
-        nuclei: Nuclei,
-        key: Array,
-    ) -> Float[Array, ""]:
-        """See `Term`."""
-        del psi, params, key
-        bare = np.array([i for i, one in enumerate(self.species) if one.core is None], int)
-        distances = jnp.linalg.norm(r[:, None] - nuclei.positions[bare], axis=-1)
-        return -jnp.sum(nuclei.charges[bare] / distances)
-
-
-@dataclass(frozen=True)
 class LocalPotential:
     """Σ_{iI} [ V_loc,I(d) − Z_I/d ] with d = |r_i − R_I|, over nuclei with a core; a `Term`.
 
