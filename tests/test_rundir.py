@@ -420,6 +420,15 @@ def test_a_selector_is_an_id_a_beginning_a_name_or_a_glob(root, selector, expect
     assert names(select(root, [selector])) == expected
 
 
+@pytest.mark.parametrize("value", [2, 2.0])
+@pytest.mark.parametrize("selector", ["h2 R=2", "h2 R=2.0", "h2 R=2.00", "h2 R=2e0"])
+def test_a_number_in_a_row_s_name_may_be_spelled_in_any_way(tmp_path, selector, value):
+    """A sweep over 1 and 2 has whole numbers, a sweep over 1.0 and 2.0 does not: users forget."""
+    make_run(tmp_path, "h2-bbbb000000", point={"R": value})
+    make_run(tmp_path, "h2-cccc000000", point={"R": 20})
+    assert names(select(tmp_path, [selector])) == ["h2-bbbb000000"]
+
+
 def test_a_selector_may_be_a_path_and_names_the_same_run_once(root, monkeypatch):
     monkeypatch.chdir(root.parent)
     selectors = ["runs/h2-bbbb000000/", str(root / "h2-bbbb000000"), "h2-bbb"]

@@ -46,7 +46,7 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
         return _last(root, runs)
     if exact := [run for run in runs if selector == run.path.name]:
         return exact
-    if named := [run for run in runs if {selector, _plain(selector)} & {*_names(run)}]:
+    if named := [run for run in runs if _plain(selector) in map(_plain, _names(run))]:
         return _longest(named)
     if RunDir(Path(selector)).exists:
         return [RunDir(Path(selector))]
@@ -111,18 +111,18 @@ def _age_order(run: RunDir) -> tuple[float, str]:
 
 
 def _plain(row: str) -> str:
-    """A row's name with its numbers as tables write them: "h2 R=1.40" becomes "h2 R=1.4"."""
+    """A row's name with each number spelled one way: 2, 2.0 and 2e0 are all 2.0."""
     name, *point = row.split(" ")
     return " ".join((name, *map(_plain_part, point)))
 
 
 def _plain_part(part: str) -> str:
+    """One "key=value" of a row's name; the value stays as it is if it is no number."""
     key, _, value = part.partition("=")
     try:
-        number = float(value)
+        return f"{key}={float(value)}"
     except ValueError:
         return part
-    return f"{key}={int(number) if value.lstrip('-').isdigit() else number}"
 
 
 def _names(run: RunDir) -> tuple[str, ...]:
