@@ -6,11 +6,10 @@ import pytest
 
 from vmcjob.errors import SpecError
 from vmcjob.spec import JobSpec, dump_spec, load_resolved, parse_spec, read_spec, science
-from vmcjob.spec.basis import ALL_ELECTRON
+from vmcjob.spec.basis import by_element
 from vmcjob.spec.ecp import load_potential
 from vmcjob.spec.plausible import doubts_about
 from vmcjob.spec.potential import Misread, read_potential
-from vmcjob.vmc import hartree_fock
 
 CARBON = "C nelec 2\nC ul\n1 14.43502 4.0\n2 7.38188 -25.81955\n3 8.39889 57.74008\n"
 
@@ -137,6 +136,9 @@ def test_a_mistake_has_a_sentence(atoms: str, more: str, words: str) -> None:
     assert words in str(raised.value)
 
 
-def test_both_rooms_know_the_same_bases_without_potential() -> None:
-    """A spec is judged by one table, and its start is computed by the other."""
-    assert ALL_ELECTRON == hartree_fock.ALL_ELECTRON
+def test_each_element_has_its_basis() -> None:
+    """An element without a potential needs functions for its core; a system without any, a name."""
+    mixed = spec_of('["C", 0, 0, 0], ["H", 0, 0, 2]', 'ecp = "ccecp"').system
+    assert by_element("ccecp-ccpvdz", mixed.needs) == {6: "ccecp-ccpvdz", 1: "cc-pvdz"}
+    bare = spec_of('["C", 0, 0, 0], ["H", 0, 0, 2]', "").system
+    assert by_element("cc-pvdz", bare.needs) == "cc-pvdz"

@@ -52,7 +52,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     start = read_start(run_dir, spec)
     steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec)
     store = open_shared(lambda: _open_store(run_dir, spec, start))
-    fitted = recorded_start(store) if spec.pretrain.steps else None
+    fitted = recorded_start(spec, store) if spec.pretrain.steps else None
     make_calculation = partial(build, start=fitted)
     arrays = start and start.arrays
     late = LateHartreeFock(spec, store)

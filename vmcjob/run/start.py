@@ -11,7 +11,7 @@ from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.replica import Replica
 from vmcjob.run.state import WALKERS
 from vmcjob.rundir import RunDir
-from vmcjob.spec import JobSpec, load_resolved, why_no_start
+from vmcjob.spec import JobSpec, by_element, load_resolved, why_no_start
 from vmcjob.store import Checkpoint, HartreeFockRecord, RunStore
 from vmcjob.vmc.casscf import ActiveSpace
 from vmcjob.vmc.hartree_fock import HartreeFock, HartreeFockError, solve
@@ -50,14 +50,14 @@ def solve_start(spec: JobSpec) -> HartreeFockRecord:
     try:
         found = solve(
             make_system(spec.system),
-            spec.pretrain.basis,
+            by_element(spec.pretrain.basis, spec.system.needs),
             spec.pretrain.method,
             ActiveSpace(*spec.pretrain.active_space) if spec.pretrain.active_space else None,
             spec.ansatz.determinants,
         )
     except HartreeFockError as error:
         raise RunDirError(f"pretrain: {error}; choose another pretrain.basis") from None
-    about = f"{found.method.upper()}/{found.basis}: {found.energy:.6f} hartree"
+    about = f"{found.method.upper()}/{spec.pretrain.basis}: {found.energy:.6f} hartree"
     log.info("Hartree-Fock, %s%s", about, "" if found.is_converged else ", not converged")
     is_half_projected = found.method == "uhf" and spec.pretrain.method == "half-projected"
     if is_half_projected and spec.ansatz.determinants == 1:
@@ -69,21 +69,21 @@ def solve_start(spec: JobSpec) -> HartreeFockRecord:
         "energy": found.energy,
         "is_converged": found.is_converged,
         "method": found.method,
-        "basis": found.basis,
+        "basis": spec.pretrain.basis,
     }
     if found.casscf_energy is not None:
         attributes["casscf_energy"] = found.casscf_energy
     return HartreeFockRecord(attributes, {"up": found.up, "down": found.down})
 
 
-def recorded_start(store: RunStore | Replica) -> HartreeFock | None:
+def recorded_start(spec: JobSpec, store: RunStore | Replica) -> HartreeFock | None:
     """The Hartree–Fock start in a run's store."""
     record = store.hartree_fock()
     if record is None:
         return None
-    return HartreeFock(
-        **dict(record.attributes), up=record.orbitals["up"], down=record.orbitals["down"]
-    )
+    basis = by_element(record.attributes["basis"], spec.system.needs)
+    found = {**record.attributes, "basis": basis}
+    return HartreeFock(**found, up=record.orbitals["up"], down=record.orbitals["down"])
 
 
 def hartree_fock_to_compare(spec: JobSpec) -> HartreeFockRecord | None:

@@ -2,6 +2,7 @@
 
 from vmcjob.document import write
 from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
+from vmcjob.spec.basis import by_element
 from vmcjob.spec.budget import Budget
 from vmcjob.spec.evaluate import MAX_STEPS
 from vmcjob.spec.formula import composition, describe_systems
@@ -65,6 +66,7 @@ __all__ = [
     "Train",
     "Variations",
     "beside_science",
+    "by_element",
     "composition",
     "describe_systems",
     "doubts_about",

@@ -52,6 +52,16 @@ Needs: TypeAlias = Sequence[tuple[int, bool]]
 """The nuclei: number of the element, and whether it has a core potential."""
 
 
+def by_element(basis: str, nuclei: Needs) -> str | dict[int, str]:
+    """The basis set of each element; one name if there is no core potential."""
+    if not any(has_potential for _, has_potential in nuclei):
+        return basis
+    return {
+        element: basis if has_potential else ALL_ELECTRON.get(basis, basis)
+        for element, has_potential in nuclei
+    }
+
+
 def covers(basis: str, charge: int) -> bool:
     """Whether a basis set has functions for all electrons of an element."""
     return any(first <= charge <= last for first, last in COVERED[basis])

@@ -1,7 +1,7 @@
 """Orbitals of Hartree–Fock, or of CASSCF, from pyscf, as functions that JAX can evaluate."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
@@ -25,19 +25,10 @@ if TYPE_CHECKING:
 
 FIRST_WITH_POTENTIAL = 37  # rubidium: from there on def2 leaves the core to a potential
 MAX_POWER = 6  # of pyscf's terms c r^(n - 2) exp(-a r^2)
-ALL_ELECTRON = {
-    "ccecp-ccpvdz": "cc-pvdz",
-    "ccecp-ccpvtz": "cc-pvtz",
-    "ccecp-ccpvqz": "cc-pvqz",
-    "ccecp-aug-ccpvdz": "aug-cc-pvdz",
-    "ccecp-aug-ccpvtz": "aug-cc-pvtz",
-    "bfd-vdz": "cc-pvdz",
-    "bfd-vtz": "cc-pvtz",
-    "lanl2dz": "6-31g*",
-}
-"""By basis for potentials, the basis of elements without one."""
 Method = Literal["rhf", "uhf", "rohf"]
 Wanted = Literal["half-projected", "stable", "auto"] | Method
+BasisName = str | Mapping[int, str]
+"""One of pyscf's basis sets, or one by number of each element."""
 
 
 class HartreeFockError(Exception):
@@ -55,7 +46,7 @@ class HartreeFock:
     energy: float  # of the lowest determinant that was found, hartree
     is_converged: bool
     method: Method  # of that determinant
-    basis: str
+    basis: BasisName
     up: Float[np.ndarray, "*det basis n_up"]
     down: Float[np.ndarray, "*det basis n_down"]
     casscf_energy: float | None = None  # hartree, of several determinants
@@ -63,7 +54,7 @@ class HartreeFock:
 
 def solve(
     system: System,
-    basis: str,
+    basis: BasisName,
     wanted: Wanted = "stable",
     space: ActiveSpace | None = None,
     n_determinants: int = 1,
@@ -84,7 +75,7 @@ def solve(
 
     scf.hf.MUTE_CHKFILE = True  # each solver would open a temporary file, and leave it open
     bare = [one.element for one in system.species if one.core is None]
-    if basis.startswith("def2") and max(bare, default=0) >= FIRST_WITH_POTENTIAL:
+    if "def2" in str(basis) and max(bare, default=0) >= FIRST_WITH_POTENTIAL:
         raise HartreeFockError(f"basis {basis} has no functions for the cores of heavy atoms")
     molecule = molecule_of(system, basis)
     _require_functions(molecule.nao, basis, system, space)
@@ -146,7 +137,7 @@ def _one_thread() -> Iterator[None]:
         yield
 
 
-def _require_functions(n: int, basis: str, system: System, space: ActiveSpace | None) -> None:
+def _require_functions(n: int, basis: BasisName, system: System, space: ActiveSpace | None) -> None:
     """HartreeFockError if a basis of n functions has too few."""
     if n < system.n_up:
         raise HartreeFockError(
@@ -159,7 +150,12 @@ def _require_functions(n: int, basis: str, system: System, space: ActiveSpace | 
 
 
 def _several(
-    solver: Solver, system: System, space: ActiveSpace, n_most: int, method: Method, basis: str
+    solver: Solver,
+    system: System,
+    space: ActiveSpace,
+    n_most: int,
+    method: Method,
+    basis: BasisName,
 ) -> HartreeFock:
     """The determinants of CASSCF, from restricted orbitals."""
     found = expand(solver, system, space, n_most)
@@ -191,39 +187,28 @@ def populations(system: System, solution: HartreeFock) -> Float[np.ndarray, "2 n
     return np.array(counts)
 
 
-def molecule_of(system: System, basis: str) -> "Mole":
-    """The system as pyscf has it, with the potentials of its cores.
-
-    The basis may be one for potentials; elements without a core then get its counterpart for all
-    electrons.
-    """
+def molecule_of(system: System, basis: BasisName) -> "Mole":
+    """The system as pyscf has it, with the potentials of its cores."""
     from pyscf import gto
     from pyscf.lib.exceptions import BasisNotFoundError
 
     species = system.species
-    cores = {one.element: one.core for one in species if one.core}
-    bases = {
-        _symbol(one.element): basis if one.core else without_potential(basis) for one in species
-    }
+    cores = {_symbol(one.element): _in_pyscf(one.core) for one in species if one.core}
+    is_one = isinstance(basis, str)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # advice on where else to look for a basis
             return gto.M(
                 atom=[(one.element, one.position) for one in species],
                 unit="Bohr",
-                basis=bases if cores else basis,
-                ecp={_symbol(element): _in_pyscf(core) for element, core in cores.items()},
+                basis=basis if is_one else {_symbol(z): name for z, name in basis.items()},
+                ecp=cores,
                 charge=sum(system.charges) - system.n_electrons,
                 spin=system.n_up - system.n_down,
                 verbose=0,
             )
     except BasisNotFoundError as error:
         raise HartreeFockError(f"no basis {basis} for one of the elements: {error}") from None
-
-
-def without_potential(basis: str) -> str:
-    """The counterpart for all electrons of a basis for potentials; any other basis as it is."""
-    return ALL_ELECTRON.get(basis, basis)
 
 
 def _symbol(element: int) -> str:
@@ -273,7 +258,7 @@ Orbitals = Callable[[Array, Nuclei, Coefficients], Stacks]
 """``(r, nuclei, coefficients) -> matrices of occupied orbitals`` of one walker."""
 
 
-def make_orbitals(system: System, basis_name: str, full_determinants: bool) -> Orbitals:
+def make_orbitals(system: System, basis_name: BasisName, full_determinants: bool) -> Orbitals:
     """Occupied orbitals of one walker, their matrices shaped like those of an ansatz, or one each.
 
     Full determinants are zero where an electron meets orbitals of the other spin.
