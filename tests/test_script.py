@@ -123,3 +123,17 @@ def test_other_options_of_sbatch_are_passed_on():
     extra += ("cpus-per-gpu=2", "mem-per-gpu=4G", "gpu-bind=closest", "tres-per-task=license/x:1")
     found = Options(Resources(), Request(extra=extra), Slurm()).extra()
     assert list(found) == [word.partition("=")[0] for word in extra]
+
+
+def test_each_option_names_who_gave_it():
+    """A flag wins over the spec, the spec over the profile; nobody gave the profile's default."""
+    site = Slurm(partition="cpu", account="chem", qos="low")
+    flags, spec = Request(partition="gpu"), Resources(qos="high", mem="16GB")
+    found = Options(spec, flags, site, profile="site.toml").origins()
+    assert found == {
+        "partition": "--partition gpu",
+        "account": "site.toml",
+        "qos": "resources.qos",
+        "mem": "resources.mem",
+        "time": "default",
+    }

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from vmcjob.spec import (
     JobSpec,
@@ -31,6 +31,8 @@ class Task:
     continues: str | None = None  # the shorter run whose results it continues
     after: tuple[str, ...] = ()  # runs that must finish first, but whose results are not needed
     pool_sha256: str | None = None  # the same for all seeds, if each starts from its own run
+    # the line or flag that gave each value that is not a default; None: not known
+    origins: Mapping[str, str] | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ def make_longer(
     spec = replace(task.spec, evaluate=evaluate)
     spec = load_resolved(dump_spec(spec), f"{task.run_id} with --more-steps {more_steps}")
     longer = replace(_make_task(Point(task.point, spec)), continues=task.run_id)
-    return replace(longer, pool_sha256=_digest_after(task.pool_sha256, spec))
+    target = {} if target_error is None else {"evaluate.target_error": "resume --target-error"}
+    origins = _changed(task, {"evaluate.steps": "resume --more-steps"} | target)
+    return replace(longer, pool_sha256=_digest_after(task.pool_sha256, spec), origins=origins)
 
 
 def make_trained_on(task: Task, more_training: int) -> Task:
@@ -90,7 +94,16 @@ def make_trained_on(task: Task, more_training: int) -> Task:
     spec = replace(task.spec, train=train, pretrain=pretrain)
     spec = load_resolved(dump_spec(spec), f"{task.run_id} with --more-training {more_training}")
     before = task.pool_sha256 or task.science_sha256
-    return replace(_make_task(Point(task.point, spec)), pool_sha256=_digest_after(before, spec))
+    by = f"resume --more-training {more_training}"
+    keys = ("train.steps", "train.start_from", "train.follow_nuclei", "pretrain.steps")
+    origins = _changed(task, dict.fromkeys((*keys, "pretrain.active_space"), by))
+    longer = _make_task(Point(task.point, spec))
+    return replace(longer, pool_sha256=_digest_after(before, spec), origins=origins)
+
+
+def _changed(task: Task, origins: Mapping[str, str]) -> Mapping[str, str] | None:
+    """The origins of a task's values, some of which are changed."""
+    return None if task.origins is None else {**task.origins, **origins}
 
 
 def _make_link(point: Point, origin: Task) -> Task:
@@ -121,4 +134,5 @@ def _make_task(point: Point) -> Task:
         seed=spec.seed,
         spec=spec,
         science_sha256=science_sha256(spec),
+        origins=point.origins,
     )

@@ -82,13 +82,14 @@ def load_site(profile: Path | None, environ: Mapping[str, str]) -> Site:
     $VMCJOB_RUNS replaces `runs` in each of them. SpecError for mistakes in a profile, NotFoundError
     if a named profile does not exist.
     """
-    path = _choose(profile, environ)
+    path = find_profile(profile, environ)
     site = _read(path, environ) if path else Site()
     runs = environ.get("VMCJOB_RUNS")
     return replace(site, runs=Path(runs)) if runs else site
 
 
-def _choose(profile: Path | None, environ: Mapping[str, str]) -> Path | None:
+def find_profile(profile: Path | None, environ: Mapping[str, str]) -> Path | None:
+    """The file of the profile: the given one, else $VMCJOB_SITE, else the user's own, else None."""
     if profile is not None:
         return profile
     if named := environ.get("VMCJOB_SITE"):

@@ -4,7 +4,7 @@ import json
 import time
 from dataclasses import replace
 
-from tests.cli.shell import Shell, finish
+from tests.cli.shell import Shell, busy_slot, finish
 from tests.runs import make_run
 from vmcjob.rundir import Heartbeat, Phase, RunDir, Submission
 from vmcjob.spec import dump_spec, parse_spec
@@ -141,3 +141,38 @@ def test_two_runs_are_compared_key_by_key(shell):
     done = shell.run("show", "h-01", "--against", "h-98", "--json")
     assert json.loads(done.stdout)["differing"] == {"sampler.walkers": ["64", "128"]}
     assert "equal specs" in shell.run("show", "h-01", "--against", "h-01").stderr
+
+
+def test_each_value_is_shown_with_its_line_its_flag_or_as_a_default(shell):
+    """The origins reach the run through a submission, and a new start of the run keeps them."""
+    with busy_slot(shell.runs):
+        flags = ("--set", "sampler.walkers=64", "--seeds", "1")
+        done = shell.run("submit", "h.toml", *flags)
+        assert done.returncode == 0, done.stderr
+        shell.run("cancel", "h")
+        assert shell.run("rerun", "h").returncode == 0  # with a new directory
+        shown = shell.run("show", "h").stdout
+    for line in (
+        'name = "h"                        # h.toml:2',
+        "seed = 0                          # --seeds 1",
+        'atoms = [["H", 0.0, 0.0, 0.0]]    # h.toml:5',
+        "walkers = 64                      # --set sampler.walkers=64",
+        "steps = 10                        # default",
+        "[sampler]",
+    ):
+        assert f"\n{line}\n" in shown, shown
+    origins = json.loads(shell.run("show", "--json", "h").stdout)["origins"]
+    assert (origins["seed"], origins["sampler.steps"]) == ("--seeds 1", "default")
+
+
+def test_the_options_of_a_job_are_shown_with_who_gave_them(shell):
+    """A flag, a key of the spec with its line, and the file of the profile."""
+    run = make_finished_job(shell)
+    options = {"partition": "--partition gpu", "time": "resources.time", "account": "/s.toml"}
+    run.write_submission(replace(run.read_submission(), asked_by=options))
+    run.write_origins({"resources.time": "h2.toml:7"})
+    section = (
+        "# who gave the options of its job\npartition  --partition gpu\n"
+        "time       resources.time, h2.toml:7\naccount    /s.toml\n"
+    )
+    assert section in shell.run("show", "h2").stdout

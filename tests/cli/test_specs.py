@@ -277,6 +277,7 @@ def test_a_run_on_several_nodes_has_a_task_on_each_and_ends_as_one(shell):
     ("resources", "options", "words"),
     [
         ("", (), "at most 2 GPU-hours, 2 CPU-hours and 600 files"),
+        ("", ("-t", "83-08"), "at most 4000 GPU-hours, 4000 CPU-hours and"),
         ("gpus = 0\ncpus = 64", (), "at most 0 GPU-hours, 128 CPU-hours and 600 files"),
         ("gpus = 4", ("--extra", "cpus-per-gpu=8"), "at most 8 GPU-hours, 64 CPU-hours and"),
         ("cpus = 2", ("--extra", "mincpus=16"), "at most 2 GPU-hours, 32 CPU-hours and"),

@@ -44,6 +44,7 @@ def reference_of(run: RunDir) -> float | None:
 @pytest.mark.parametrize(("reference", "value"), [(NEW, -1.174476), ("", None)])
 def test_a_reference_is_corrected_by_submitting_again(shell, finished, reference, value) -> None:
     write_spec(shell, reference)
+    finished.write_origins({"system.reference": "old.toml:1", "name": "old.toml:2"})
     dry = shell.run("submit", "-n", "h2.toml").stdout
     words = "finished; would take over system.reference"
     line, _, keys = dry.partition("\n")
@@ -58,6 +59,8 @@ def test_a_reference_is_corrected_by_submitting_again(shell, finished, reference
         f"runs/{finished.path.name}"
     )
     assert reference_of(finished) == value
+    new = {"system.reference": "h2.toml:5"} if value else {}
+    assert finished.read_origins() == {"name": "old.toml:2", **new}
     (row,) = json.loads(shell.run("aggregate", "--json").stdout)["rows"]
     assert row["reference"] == value
     (line,) = shell.run("submit", "h2.toml").stdout.splitlines()[1:]

@@ -155,6 +155,7 @@ def _describe_answer(answer: "Answer") -> dict[str, Any]:  # a JSON document
 
 def _describe_cost(jobs: "Sequence[JobPreview]") -> str:
     """The most that the jobs can cost, in one line."""
+    from vmcjob.runs.usage import format_hours
     from vmcjob.scheduler import Cost
 
     cost = sum((job.cost for job in jobs), Cost())
@@ -163,5 +164,5 @@ def _describe_cost(jobs: "Sequence[JobPreview]") -> str:
     hours = [(cost.gpu_hours, "GPU-hours"), (cost.cpu_hours, "CPU-hours")]
     if cost.is_exclusive:
         hours = [(cost.node_hours, "hours of whole nodes")]
-    parts = ", ".join(f"{amount:.3g} {unit}" for amount, unit in hours)
+    parts = ", ".join(f"{format_hours(amount)} {unit}" for amount, unit in hours)
     return f"at most {parts} and {count(cost.files, 'file')}, each attempt counted once"

@@ -11,6 +11,7 @@ import typer
 from vmcjob.cli.against import show_against
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
+from vmcjob.cli.origins import all_origins, annotate, describe_options
 from vmcjob.cli.screen import draw_table, put_drawn, put_json
 from vmcjob.cli.spent import describe_spent
 from vmcjob.cli.status import format_step, row_document
@@ -51,7 +52,11 @@ def show(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show all about one run: attempts, versions, spec, script."""
+    """Show all about one run: attempts, versions, spec, script.
+
+    Each value of the spec has its origin beside it: a line of the spec file, a flag, or the
+    default.
+    """
     from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
 
@@ -79,11 +84,12 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
     run = row.run
     outcome, submission, script = run.read_outcome(), run.read_submission(), _read_script(run)
     environment = run.read_environment()
+    spec, origins = None, None
     try:
-        spec = Document.parse(run.read_spec_text(), str(run.spec_path)).tables
+        spec = Document.parse(text := run.read_spec_text(), str(run.spec_path)).tables
+        origins = all_origins(text, run.read_origins())
     except (RunDirError, SpecError) as error:
         errors.append(error)
-        spec = None
     return {
         "schema_version": 1,
         **row_document(row),
@@ -97,6 +103,7 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
         "attempts": run.read_attempts(),
         "provenance": run.read_provenance(),
         "spec": spec,
+        "origins": origins,
         "script": script and script[1],
         "environment": None if environment is None else _variables(environment),
     }
@@ -111,9 +118,12 @@ def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterat
     if provenance := run.read_provenance():
         yield make_visible(f"# provenance\n{align_facts(provenance_facts(provenance))}")
     try:
-        yield make_visible(f"# {run.spec_path.name}\n{run.read_spec_text().rstrip()}")
+        spec = annotate(run.read_spec_text().rstrip(), run.read_origins())
+        yield make_visible(f"# {run.spec_path.name}\n{spec}")
     except RunDirError as error:
         errors.append(error)
+    if options := describe_options(run):
+        yield make_visible(f"# who gave the options of its job\n{options}")
     if script := _read_script(run):
         yield make_visible(f"# script of its job: {script[0]}\n{script[1].rstrip()}")
     if (environment := run.read_environment()) is not None:
@@ -175,12 +185,15 @@ def format_usage(used: "Usage | None") -> str:
     """Device hours in one line; empty for a run that was never started."""
     if used is None or not used.attempts:
         return ""
+    from vmcjob.runs.usage import format_hours
+
     so_far = "" if used.is_complete else "at least "
-    words = f"{so_far}{used.used_hours:.3g} device hours in {count(used.attempts, 'attempt')}"
+    hours, attempts = format_hours(used.used_hours), count(used.attempts, "attempt")
+    words = f"{so_far}{hours} device hours in {attempts}"
     if used.forecast_hours is not None:
-        words += f", about {used.forecast_hours:.3g} in the end"
+        words += f", about {format_hours(used.forecast_hours)} in the end"
     if used.asked_hours is not None:
-        words += f"; an attempt may take {used.asked_hours:.3g}"
+        words += f"; an attempt may take {format_hours(used.asked_hours)}"
     return words
 
 

@@ -73,8 +73,10 @@ def submit_plans(
 ) -> None:
     """Start the plans' runs, each in its runs root, or show what would be started."""
     from vmcjob import scheduler
+    from vmcjob.site import find_profile
 
     site = resolve_site(options.site, options.runs)
+    profile = find_profile(options.site, os.environ)
     for root, plans in folders.items():
         _require_folder(root)
         scheduler.require_starts(root, plans)
@@ -83,7 +85,8 @@ def submit_plans(
     try:
         for root, plans in folders.items():
             wanted = scheduler.SubmissionOptions(
-                root, site, options.request, options.max_parallel, is_restart
+                *(root, site, options.request, options.max_parallel, is_restart),
+                profile=str(profile or "the default profile"),
             )
             receipt, jobs = _start(plans, wanted, options)
             receipts.append(receipt)

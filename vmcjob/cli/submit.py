@@ -192,6 +192,7 @@ def _plan_again(run: "RunDir", extension: Extension | MoreTraining | None) -> "P
     spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     who = record.run_id, record.name, record.point, record.seed
     after, pool = run.comes_after, record.pool_sha256
-    task = Task(*who, spec, record.science_sha256, after=after, pool_sha256=pool)
+    origins = run.read_origins()
+    task = Task(*who, spec, record.science_sha256, None, after, pool, origins)
     chosen = extension.make_longer(run, task) if extension else task
     return Plan(record.source, (chosen,), is_whole=False)

@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -24,6 +24,7 @@ from vmcjob.rundir.records import (
     Cancellation,
     Heartbeat,
     Notification,
+    Origins,
     Outcome,
     OutcomeRecord,
     Record,
@@ -80,6 +81,15 @@ class RunJournal(RunResults):
     def write_spec_text(self, text: str) -> None:
         """Replace the spec: other resources, same science."""
         replace_file(self.spec_path, text)
+
+    def read_origins(self) -> dict[str, str] | None:
+        """The origins of the values of the spec; None for runs of earlier releases."""
+        found = _read(Origins, self.origins_path)
+        return None if found is None else {key: str(words) for key, words in found.origins.items()}
+
+    def write_origins(self, origins: Mapping[str, str]) -> None:
+        """Record the origins of the values of the spec."""
+        replace_file(self.origins_path, encode(Origins(origins=origins)))
 
     def read_submission(self) -> Submission | None:
         """The last submission; None if the run is not submitted."""

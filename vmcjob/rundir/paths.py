@@ -23,6 +23,11 @@ class RunPaths:
         return self.path / "run.json"
 
     @property
+    def origins_path(self) -> Path:
+        """The line or flag that gave each value of the resolved spec (`Origins`)."""
+        return self.path / "origins.json"
+
+    @property
     def submission_path(self) -> Path:
         """The last submission of the run (`Submission`)."""
         return self.path / "submission.json"

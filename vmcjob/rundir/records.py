@@ -68,6 +68,13 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Origins:
+    """origins.json: the origins of the values of the spec; a key without one has its default."""
+
+    origins: Mapping[str, Any]  # words by names of keys, like "sampler.walkers"
+
+
+@dataclass(frozen=True, kw_only=True)
 class Submission:
     """submission.json: scheduler and job of the run; the worker is added after its start.
 
@@ -93,6 +100,7 @@ class Submission:
     waits_for: Mapping[str, Any] | None = None  # RESULTS or END of other runs, by their ids
     memory_mb: int | None = None  # per node, if the job asks for more than its script
     cluster: str | None = None  # name of the cluster that has the job
+    asked_by: Mapping[str, Any] | None = None  # who gave each option of the job, by its name
 
     @property
     def is_job(self) -> bool:

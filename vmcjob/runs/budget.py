@@ -8,7 +8,7 @@ from vmcjob.errors import VmcJobError
 from vmcjob.rundir import OLD, Group, RunDir, find_groups
 from vmcjob.runs.state import State
 from vmcjob.runs.status import examine
-from vmcjob.runs.usage import S_PER_HOUR, work
+from vmcjob.runs.usage import S_PER_HOUR, format_hours, work
 
 LOOK_S = 5.0  # seconds between two checks of a small group's use
 LOOKS_PER_S = 20.0  # histories read per second for a large group
@@ -38,8 +38,8 @@ def why_over(root: Path, group: Group) -> str | None:
     if used < group.gpu_hours:
         return None
     return (
-        f"its submission has used {used:.3g} of {group.gpu_hours:g} GPU hours; raise "
-        "budget.gpu_hours in its spec and submit the spec again"
+        f"its submission has used {format_hours(used)} of {group.gpu_hours:g} GPU hours; "
+        "raise budget.gpu_hours in its spec and submit the spec again"
     )
 
 
@@ -66,7 +66,7 @@ def describe(root: Path, group: Group) -> str:
         return ""
     count, used = len(group.devices), used_hours(root, group)
     runs = "its run" if count == 1 else f"its {count} runs"
-    return f"{used:.3g} of {group.gpu_hours:g} GPU hours used by {runs}"
+    return f"{format_hours(used)} of {group.gpu_hours:g} GPU hours used by {runs}"
 
 
 def group_of(run: RunDir) -> Group | None:

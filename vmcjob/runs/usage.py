@@ -141,6 +141,11 @@ def _number(value: object) -> float | None:
     return float(value) if 0 <= value < inf else None
 
 
+def format_hours(hours: float) -> str:
+    """Hours with three digits, and all digits before the point: 0.25, 41.7, 2000."""
+    return f"{hours:.3g}" if abs(hours) < 999.5 else f"{hours:.0f}"
+
+
 def n_devices(resources: Resources, *, is_job: bool) -> float:
     """That a run is charged for: GPUs of all its nodes, or these, or its part of what is shared."""
     return resources.nodes * max(1, resources.gpus) / (resources.runs_per_job if is_job else 1)

@@ -39,6 +39,7 @@ class SubmissionOptions:
     request: Request = field(default_factory=Request)
     max_parallel: int | None = None  # runs at a time
     is_restart: bool = False  # from the first step, even if there are results
+    profile: str = "the site profile"  # in words
 
     def absolute(self) -> "SubmissionOptions":
         """The options with absolute paths, independent of the current directory."""

@@ -126,7 +126,15 @@ def create_run(root: Path, source: str, task: Task) -> RunDir:
         start = shorter.start_path if origin else None
         make_store = partial(_make_longer, shorter, task)
     record, text = make_record(source, task), dump_spec(task.spec)
-    return RunDir.create(root, record, text, start=start, make_store=make_store)
+    run = RunDir.create(root, record, text, start=start, make_store=make_store)
+    _note_origins(run, task)
+    return run
+
+
+def _note_origins(run: RunDir, task: Task) -> None:
+    """Record the origins of the spec's values, if they are known and not recorded yet."""
+    if task.origins is not None and task.origins != run.read_origins():
+        run.write_origins(task.origins)
 
 
 def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:
@@ -151,9 +159,12 @@ def prepare(run: RunDir, source: str, task: Task, is_restart: bool) -> RunDir | 
     """Prepare a run's directory for its next attempt; on a restart, return the old directory."""
     text = dump_spec(task.spec)
     if is_restart and examine(run).state is not State.NEW:
-        return run.start_over(make_record(source, task), text)
+        aside = run.start_over(make_record(source, task), text)
+        _note_origins(run, task)
+        return aside
     if text != run.read_spec_text():  # other resources: the science is the same
         run.write_spec_text(text)
+    _note_origins(run, task)
     return None
 
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from vmcjob.errors import RunDirError, VmcJobError
-from vmcjob.plan import Plan
+from vmcjob.plan import Plan, Task
 from vmcjob.rundir import RunDir, list_runs
 from vmcjob.runs.status import examine
 from vmcjob.scheduler.receipt import Receipt, Skipped
@@ -18,28 +18,37 @@ def take_over(receipt: Receipt, plans: Sequence[Plan], *, is_dry: bool) -> Recei
     Queued and running runs take over only the reference energy, which no worker reads. Runs that
     continue a run follow it.
     """
-    specs = {run_id: task.spec for run_id, (_, task) in distinct(plans).items()}
-    skipped = tuple(_follow(item, specs[item.run_id], is_dry) for item in receipt.skipped)
+    tasks = {run_id: task for run_id, (_, task) in distinct(plans).items()}
+    skipped = tuple(_follow(item, tasks[item.run_id], is_dry) for item in receipt.skipped)
     return dataclasses.replace(receipt, skipped=skipped)
 
 
-def _follow(item: Skipped, wanted: JobSpec, is_dry: bool) -> Skipped:
+def _follow(item: Skipped, task: Task, is_dry: bool) -> Skipped:
     if item.error is not None or not item.run.exists:  # as of one that would wait in vain
         return item
     try:
-        changed = _change(item.run, wanted, is_whole=not examine(item.run).state.is_active)
+        changed = _change(item.run, task.spec, is_whole=not examine(item.run).state.is_active)
         if changed is None:
             return item
         text, keys = changed
         if not is_dry:
-            item.run.write_spec_text(text)
+            _write(item.run, text, keys, task)
             for longer in _longer(item.run):
-                if change := _change(longer, wanted, is_whole=False):
-                    longer.write_spec_text(change[0])
+                if change := _change(longer, task.spec, is_whole=False):
+                    _write(longer, *change, task)
     except RunDirError as error:
         return dataclasses.replace(item, error=error)
     words = f"{'would take' if is_dry else 'took'} over {', '.join(keys)}"
     return dataclasses.replace(item, reason=f"{item.reason}; {words}")
+
+
+def _write(run: RunDir, text: str, keys: Sequence[str], task: Task) -> None:
+    """Replace the run's spec, and the origins of the changed keys where origins are recorded."""
+    run.write_spec_text(text)
+    if (before := run.read_origins()) is not None:
+        kept = {key: words for key, words in before.items() if key not in keys}
+        given = task.origins or {}
+        run.write_origins(kept | {key: given[key] for key in keys if key in given})
 
 
 def _change(run: RunDir, wanted: JobSpec, *, is_whole: bool) -> tuple[str, list[str]] | None:

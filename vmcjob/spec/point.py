@@ -16,6 +16,7 @@ from vmcjob.spec.expression import Expression, ExpressionError, is_expression
 from vmcjob.spec.geometry import ATOMS, Geometries
 from vmcjob.spec.growth import with_keys_of_before
 from vmcjob.spec.model import JobSpec
+from vmcjob.spec.origin import Origins, origins_of_point
 from vmcjob.spec.sweep import Sweep, Swept, Variations, is_chain
 from vmcjob.spec.system import COORDINATE
 
@@ -31,6 +32,7 @@ class PointReader(Reader):
         sweep: Sweep,
         coordinates: Mapping[str, Swept],
         geometries: Geometries,
+        given: Origins,
     ) -> None:
         moved: dict[KeyPath, KeyPath] = {
             axis.target: (*axis.origin, axis.values.index(coordinates[axis.name]))
@@ -41,6 +43,9 @@ class PointReader(Reader):
         self.sweep = sweep
         self.coordinates = coordinates
         self.geometries = geometries
+        self.given = given
+        self.origins: Origins = {}
+        """Origins of the values, after `read`."""
 
     @property
     def variables(self) -> dict[str, float]:
@@ -65,7 +70,10 @@ class PointReader(Reader):
         tables, origin = self.geometries.fill_in(tables, self)
         if origin is not None:
             self.moved = {**self.moved, ATOMS: self.moved.get(origin, origin)}
-        return self.root(JobSpec, with_keys_of_before(self._in_chain(tables)))
+        tables = with_keys_of_before(self._in_chain(tables))
+        geometry = self.moved.get(ATOMS)
+        self.origins = origins_of_point(self.document, self.given, tables, self.moved, geometry)
+        return self.root(JobSpec, tables)
 
     @property
     def previous(self) -> dict[str, Swept] | None:

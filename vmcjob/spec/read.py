@@ -4,13 +4,14 @@ import dataclasses
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmcjob.document import Complaint, Document, Reader, format_value
 from vmcjob.errors import SpecError
 from vmcjob.spec.geometry import Geometries
 from vmcjob.spec.model import JobSpec
+from vmcjob.spec.origin import Origins, origins_in
 from vmcjob.spec.override import NONE, Overrides
 from vmcjob.spec.point import PointReader
 from vmcjob.spec.science import science
@@ -25,6 +26,8 @@ class Point:
     spec: JobSpec
     previous: Mapping[str, Swept] | None = None
     """The earlier point whose run with the same seed this one starts from."""
+    origins: Origins = field(default_factory=dict, compare=False)
+    """The line or flag that gave each value that is not a default."""
 
 
 @dataclass(frozen=True)
@@ -57,9 +60,9 @@ def load_resolved(text: str, source: str) -> JobSpec:
 def _expand(document: Document, folder: Path) -> SpecFile:
     reader = Reader(document, JobSpec, Variations)
     variations = read_variations(reader)
-    geometries = Geometries(folder)
+    geometries, given = Geometries(folder), origins_in(document)
     readers = [
-        PointReader(document, variations.sweep, coordinates, geometries)
+        PointReader(document, variations.sweep, coordinates, geometries, given)
         for coordinates in variations.sweep.points()
     ]
     results = [point.read() for point in readers]
@@ -68,7 +71,12 @@ def _expand(document: Document, folder: Path) -> SpecFile:
     jobs = [(point.coordinates, spec) for point, spec in zip(readers, specs, strict=True)]
     _complain_of_same_science(reader, jobs)
     points = tuple(
-        Point(point.coordinates, _with_seed(spec, seed, len(variations.seeds)), point.previous)
+        Point(
+            point.coordinates,
+            _with_seed(spec, seed, len(variations.seeds)),
+            point.previous,
+            point.origins,
+        )
         for point, spec in zip(readers, specs, strict=True)
         for seed in variations.seeds or (spec.seed,)
     )

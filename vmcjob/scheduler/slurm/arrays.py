@@ -232,7 +232,8 @@ def options_of(task: Task, submission: SubmissionOptions) -> Options:
     """What a task asks for; SchedulerError for what cannot be asked, whether submitted or not."""
     site = submission.site
     retries = task.spec.retries.over(site.retries)
-    options = Options(task.spec.resources, submission.request, site.slurm, retries)
+    spec, flags = task.spec.resources, submission.request
+    options = Options(spec, flags, site.slurm, retries, submission.profile)
     options.extra()
     options.check_growth()
     return options

@@ -117,7 +117,7 @@ class SlurmHandover:
     def __init__(self, array: Array, now: float) -> None:
         self._array = array
         self._is_sent = False
-        cluster = ask_for_cluster()
+        cluster, origins = ask_for_cluster(), array.options.origins()
         self.records = {
             run: Submission(
                 scheduler=jobfiles.NAME,
@@ -128,6 +128,7 @@ class SlurmHandover:
                 array_index=index,
                 number=array.number,
                 place=place,
+                asked_by=origins,
             )
             for run, index, place in array.places()
         }

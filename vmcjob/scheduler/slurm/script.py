@@ -49,6 +49,7 @@ class Options:
     flags: Request
     site: Slurm
     retries: Retries = DEFAULT_RETRIES
+    profile: str = "the site profile"  # in words
 
     @property
     def wall_time_s(self) -> float:
@@ -63,6 +64,18 @@ class Options:
         """What a flag says, else the spec, else the site."""
         wishes = (getattr(source, key, None) for source in (self.flags, self.resources, self.site))
         return next((wish for wish in wishes if wish is not None), None)
+
+    def origins(self) -> dict[str, str]:
+        """Who gave each option, by its name: a flag, a key of the spec, the profile, or nobody."""
+        found: dict[str, str] = {}
+        for key, default in vars(Slurm()).items():
+            if (value := getattr(self.flags, key, None)) and isinstance(value, str):
+                found[key] = f"--{key} {value}"
+            elif getattr(self.resources, key, None) is not None:
+                found[key] = f"resources.{key}"
+            elif (value := getattr(self.site, key)) and isinstance(value, str):
+                found[key] = "default" if value == default else self.profile
+        return found
 
     def extra(self) -> dict[str, Any]:  # values as submitit takes them: strings and True
         """Further options of sbatch; SchedulerError for those that have a key of their own."""
