@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from vmcjob.document import keys_of
 from vmcjob.errors import NotFoundError, SpecError
-from vmcjob.site import Site, load_site
+from vmcjob.resources import WALL_TIME
+from vmcjob.site import SPEC_KEYS, Site, load_site
+from vmcjob.spec.model import PROFILE_KEYS, JobSpec
+from vmcjob.spec.sweep import Variations
 
 ROOT = Path(__file__).parents[1]
 
@@ -143,3 +147,26 @@ def test_a_command_that_cannot_be_meant_is_told(tmp_path: Path, command: str, wo
         load_site(path, {"HOME": "/home/ada"})
     assert f"{path}:1:10: notify: " in str(raised.value)
     assert words in str(raised.value)
+
+
+def test_each_document_knows_the_keys_of_the_other() -> None:
+    """A key that is added to one would be called unknown in the other, without its place."""
+    profiles, specs = {*keys_of(Site)}, {*keys_of(JobSpec), *keys_of(Variations)}
+    assert (set(PROFILE_KEYS), set(SPEC_KEYS)) == (profiles - specs, specs - profiles)
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("1h", "01:00:00"),
+        ("90 min", "01:30:00"),
+        ("1d 2h", "26:00:00"),
+        ("2h90m", "03:30:00"),
+        ("30", "30"),
+        ("soon", "soon"),
+    ],
+)
+def test_a_time_with_units_becomes_a_wall_time(text: str, meant: str) -> None:
+    """30 stays: minutes to sbatch, hours to many people."""
+    assert WALL_TIME.repair is not None
+    assert WALL_TIME.repair(text) == meant

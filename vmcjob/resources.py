@@ -1,24 +1,45 @@
 """What may be asked of a batch system, and how it is written: the words of sbatch."""
 
 import math
+import re
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final  # Any: fields of several types
 
-from vmcjob.document import accept, between, expected, format_short, keys_of, matching
+from vmcjob.document import accept, between, describe_mismatch, keys_of, matching
 from vmcjob.errors import UsageError
 
 ONE_LINE = matching(r"[^\x00-\x1f\x7f]+", "a string of one line")
 UNLIMITED = "UNLIMITED"
 ALL_MEMORY = "0"  # sbatch's word for all memory of a node
+
+
+def _clock_time(text: str) -> str:
+    """A time with units, such as 90min or 1d 12h, as a wall time; other texts unchanged."""
+    pattern = r"(?:(\d{1,3})d)?(?:(\d{1,3})h)?(?:(\d{1,4})m(?:in)?)?"
+    found = re.fullmatch(pattern, text.lower().replace(" ", ""))
+    if found is None:
+        return text
+    days, hours, minutes = (int(part or 0) for part in found.groups())
+    hours, minutes = 24 * days + hours + minutes // 60, minutes % 60
+    return f"{hours:02}:{minutes:02}:00"
+
+
+def _amount(text: str) -> str:
+    """An amount of memory in capitals and without spaces, and GiB as GB: both are 1024 MB."""
+    return text.upper().replace(" ", "").replace("IB", "B")
+
+
 WALL_TIME = matching(
     r"(?![0:-]+$)(\d{1,3}-)?\d{1,3}:[0-5]\d:[0-5]\d|(?![0:-]+$)\d{1,3}-\d{1,2}(:[0-5]\d)?|"
     + UNLIMITED,
     'a wall time like "02:30:00", "1-12:00:00" or "1-12" (days-hours), or "UNLIMITED"',
+    _clock_time,
 )
 """sbatch also takes "30" and "02:30", minutes and seconds, which people read as hours."""
 MEMORY = matching(
     r"[1-9]\d{0,5}[MGT]B?|[1-9]\d{0,8}KB?|0",
     'an amount of memory like "16GB", or "0" for all of a node',
+    _amount,
 )
 
 DIGEST = matching(r"[0-9a-f]{64}", "a sha256: 64 hexadecimal digits")
@@ -132,6 +153,4 @@ class Request:
         for name, key in keys_of(type(self)).items():
             value = getattr(self, name)
             if isinstance(value, str) and accept(key.kind, value) is None:
-                raise UsageError(
-                    f"--{name}: expected {expected(key.kind)}, got {format_short(value)}"
-                )
+                raise UsageError(f"--{name}: {describe_mismatch(key.kind, value)}")

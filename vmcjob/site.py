@@ -5,7 +5,7 @@ import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Final
 
 from vmcjob.document import Document, Reader, at_least, matching
 from vmcjob.errors import NotFoundError
@@ -51,6 +51,13 @@ class Containers:
     ] = ()
 
 
+SPEC_KEYS: Final = (
+    *("seed", "seeds", "sweep", "system", "ansatz", "sampler", "pretrain", "optimizer", "train"),
+    *("evaluate", "numerics", "output", "resources", "budget"),
+)
+"""Keys of specs that profiles do not have."""
+
+
 @dataclass(frozen=True)
 class Site:
     """A profile; the defaults fit a machine without a profile."""
@@ -74,6 +81,12 @@ class Site:
     slurm: Slurm = Slurm()
     container: Containers = Containers()
     retries: Retries = DEFAULT_RETRIES
+
+    @staticmethod
+    def translate(name: str, _: object) -> str | None:
+        """Name the document of a key that belongs in a spec; None for other keys."""
+        words = "it belongs in a spec, and --site names a profile"
+        return f"unknown here; {words}" if name in SPEC_KEYS else None
 
 
 def load_site(profile: Path | None, environ: Mapping[str, str]) -> Site:

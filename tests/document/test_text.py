@@ -40,7 +40,9 @@ def test_control_characters_do_not_reach_the_terminal() -> None:
 
 def test_a_missing_file_is_not_found() -> None:
     """Its exit code differs from that of a malformed file."""
-    with pytest.raises(NotFoundError, match=r"^nowhere/h2.toml: no such file$") as raised:
+    with pytest.raises(
+        NotFoundError, match=r"^nowhere/h2.toml: no such file; there is no folder"
+    ) as raised:
         Document.read(Path("nowhere/h2.toml"))
     assert raised.value.exit_code == 4
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -73,8 +74,11 @@ def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:
     """The results with the key `by` as their first coordinate."""
     known = [{"seed": one.seed} | dict(one.method) | dict(one.point) for one in results]
     if known and not any(by in facts for facts in known):
-        examples = ", ".join(dict.fromkeys(key for facts in known for key in facts))
-        raise UsageError(f"--by: no run has the key '{by}'; there are {examples}")
+        keys = dict.fromkeys(key for facts in known for key in facts)
+        homes = [key for key in keys if key.rpartition(".")[2] == by]
+        near = homes if len(homes) == 1 else get_close_matches(by, keys, n=1)
+        advice = f"did you mean '{near[0]}'?" if near else f"there are {', '.join(keys)}"
+        raise UsageError(f"--by: no run has the key '{by}'; {advice}")
     return [
         replace(
             one, point={by: facts.get(by, "")} | {k: v for k, v in one.point.items() if k != by}

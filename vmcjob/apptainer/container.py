@@ -116,7 +116,8 @@ def digest(path: Path) -> str:
         with open(path, "rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise ContainerError(f"{path}: cannot be read: {error.strerror}") from None
+        advice = "" if os.path.lexists(path) else "; vmcjob image build makes an image"
+        raise ContainerError(f"{path}: cannot be read: {error.strerror}{advice}") from None
 
 
 def refuse_unbindable(path: Path) -> None:

@@ -1,6 +1,7 @@
 """The Typer application, and the handling of errors, interrupts and closed pipes."""
 
 import os
+import re
 import sys
 from typing import Annotated, Any
 
@@ -13,6 +14,8 @@ from vmcjob.version import __version__
 
 INTERRUPTED = 130  # as shells report a process that SIGINT ended
 PIPE_CLOSED = 141  # and SIGPIPE
+NUMBERS = re.compile(r"a valid (int(?:eger)?|float)(?: range)?\b")
+NOUNS = {"int": "a whole number", "integer": "a whole number", "float": "a number"}
 
 
 class Commands(TyperGroup):
@@ -25,15 +28,44 @@ class Commands(TyperGroup):
         except VmcJobError as error:
             say(str(error))
             raise typer.Exit(error.exit_code) from None
+        except ModuleNotFoundError as error:
+            if (package := _missing_package(error)) is None:
+                raise
+            say(f"the package {package} is not installed; pip install {package}")
+            raise typer.Exit(VmcJobError.exit_code) from None
         except KeyboardInterrupt:
             raise typer.Exit(INTERRUPTED) from None
         except BrokenPipeError:
             _give_up_output()  # its reader has gone, as in `| head`
             raise typer.Exit(PIPE_CLOSED) from None
 
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:  # Any: as in invoke
+        """Find the command; where a spec stands in its place, name the command that starts it."""
+        if args[0].endswith(".toml"):
+            ctx.fail(f"'{args[0]}' is no command. Did you mean 'vmcjob submit {args[0]}'?")
+        return super().resolve_command(ctx, args)
+
+
+def _missing_package(error: ModuleNotFoundError) -> str | None:
+    """The package that vmcjob requires and that is missing; None for any other module."""
+    from importlib import metadata
+
+    name = (error.name or "").partition(".")[0].replace("_", "-")
+    required = metadata.requires("vmcjob") or ()
+    needed = {re.split(r"[^A-Za-z0-9._-]", line, maxsplit=1)[0] for line in required}
+    return name if name in needed else None
+
 
 class Command(TyperCommand):
-    """A command with its usage in the common notation."""
+    """A command with its usage in the common notation, and plain words for bad numbers."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: as in Commands
+        """Parse the arguments; where Click calls a number an int range, say "whole number"."""
+        try:
+            return super().parse_args(ctx, args)
+        except typer.BadParameter as error:
+            error.message = NUMBERS.sub(lambda kind: NOUNS[kind[1]], error.message)
+            raise
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:  # Any: as in Commands
         """`SPEC...`, where newer releases of Typer write `{SPEC...}`."""

@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from vmcjob.cli.preview import spec_values
 from vmcjob.cli.screen import say
 from vmcjob.errors import VmcJobError
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from vmcjob.spec import JobSpec
 
 MAX_CHANGES = 4
-MAX_LETTERS = 40
+MAX_LETTERS = 60
 
 
 def say_changes(plan: "Plan", root: Path) -> None:
@@ -52,20 +53,24 @@ def _is_of(task: "Task", run: "RunDir") -> bool:
 
 
 def _changes(before: "JobSpec", after: "JobSpec") -> Iterator[str]:
-    """Each key that decides numbers and has another value, with both values."""
+    """Each key that decides numbers and has another value, with both values; kinds first."""
     old, new = _values(before), _values(after)
-    for key in dict.fromkeys([*new, *old]):
+    for key in sorted({**new, **old}, key=lambda key: not key.endswith(".kind")):
         if old.get(key) != new.get(key):
             yield f"{key} = {_short(new.get(key))} (was {_short(old.get(key))})"
 
 
-def _values(spec: "JobSpec") -> dict[str, Any]:  # of any type that JSON has
-    from vmcjob.spec import science
+def _values(spec: "JobSpec") -> dict[str, str]:
+    """The keys that decide numbers, with their values as a spec writes them."""
+    from vmcjob.spec import dump_spec, science
 
-    tables = json.loads(science(spec)).items()
-    return {f"{table}.{key}": value for table, own in tables for key, value in own.items()}
+    written, tables = spec_values(dump_spec(spec)), json.loads(science(spec)).items()
+    values = {f"{table}.{key}": value for table, own in tables for key, value in own.items()}
+    given = {key: value for key, value in values.items() if value is not None}
+    return {key: written.get(key, json.dumps(value)) for key, value in given.items()}
 
 
-def _short(value: Any) -> str:  # of any type that JSON has
-    text = "unset" if value is None else json.dumps(value)
+def _short(text: str | None) -> str:
+    if text is None:
+        return "unset"
     return text if len(text) <= MAX_LETTERS else f"{text[: MAX_LETTERS - 3]}..."

@@ -125,7 +125,7 @@ def _sweeps(energies: Energies) -> "dict[str, list[Row]]":
         some = ", ".join(
             [*(row.name for row in rows[:MAX_NAMED]), *["..."][: len(rows) > MAX_NAMED]]
         )
-        raise UsageError(f"a curve is one sweep over one key, not {some}; name the runs of one")
+        raise UsageError(f"a curve is one sweep over one key, not {some}; name the runs of a sweep")
     return {name: [row for row in rows if row.name.partition(" ")[0] == name] for name in names}
 
 

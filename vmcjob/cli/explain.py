@@ -22,6 +22,8 @@ def explain_row(run: "RunDir", energies: "Energies") -> "RowTrace":
         if run_id in row.run_ids:
             stores = {one: energies.runs[one].run.store_path for one in row.run_ids}
             return trace_row(row.name, stores, row.verdict, row.why)
+    if run_id not in energies.runs:
+        raise NotFoundError(f"{run_id}: is not among the runs named; name it too, or none")
     left_out = dict([*energies.table.excluded, *energies.table.contained])
     raise NotFoundError(f"{run_id}: is in no row: {left_out.get(run_id, 'its record is damaged')}")
 

@@ -80,6 +80,8 @@ def _write_spec(folder: Path, xyz: Path | None, molecule: str | None) -> None:
         geometry = to_check = f"molecule = {format_value(molecule)}"
     name = _name(xyz.stem if xyz is not None else molecule or "h2")
     path = folder / f"{name}.toml"
+    if folder.is_file():
+        raise UsageError(f"{folder}: is a file; expected a folder to write {path.name} in")
     _require_new(path)
     parse_spec(starter(name, to_check, SCHEMA_NAME), str(path))
     _write(path, starter(name, geometry, f"./{SCHEMA_NAME}"))

@@ -84,5 +84,5 @@ def select_run(selector: str, profile: Path | None, runs: Path | None) -> "RunDi
     found = select_runs([selector], profile, runs)
     if len(found) > 1:
         names = ", ".join(run.path.name for run in found[:3]) + (", ..." if found[3:] else "")
-        raise UsageError(f"'{selector}' names {len(found)} runs ({names}); one can be shown")
+        raise UsageError(f"'{selector}' names {len(found)} runs ({names}); give the id of one")
     return found[0]

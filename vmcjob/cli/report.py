@@ -72,7 +72,10 @@ def report(
     write_output(output, render(_content(energies, differences)))
     table = energies.table
     if energies.errors or table.excluded or not all(row.converged for row in table.rows):
-        words = [*map(str, energies.errors), "some runs are left out or not converged; it says why"]
+        words = [
+            *map(str, energies.errors),
+            "some runs are left out or not converged; the page says why",
+        ]
         raise IncompleteError("\n".join(words))
 
 

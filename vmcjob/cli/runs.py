@@ -51,7 +51,9 @@ def logs(
     rank: Annotated[
         int | None,
         typer.Option(
-            min=0, help="Of a run on several nodes, which worker's. [default: 0; with --err, all]"
+            min=0,
+            metavar="N",
+            help="Of a run on several nodes, which worker's. [default: 0; with --err, all]",
         ),
     ] = None,
 ) -> None:

@@ -20,7 +20,10 @@ class Documents(StrEnum):
 
 
 Which = Annotated[
-    Documents, typer.Argument(help="A job spec, or a site profile.", show_default=True)
+    Documents,
+    typer.Argument(
+        metavar="[spec|profile]", help="A job spec, or a site profile.", show_default=True
+    ),
 ]
 
 

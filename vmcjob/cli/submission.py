@@ -232,11 +232,15 @@ def _document(
 
 def _hint(receipt: "Receipt", where: str) -> None:
     """Print the next useful command."""
-    if receipt.submitted:
-        first = receipt.submitted[0].run_id
-        say(f"\n  vmcjob status -w{where}\n  vmcjob logs -f{where} {first}", "dim")
+    going = [item.run_id for item in receipt.skipped if item.reason in ("queued", "running")]
+    going = [item.run_id for item in receipt.submitted] or going
+    ended = [item.run_id for item in receipt.skipped if item.reason == "finished"]
+    if going:
+        commands = [f"status -w{where}", f"logs -f{where} {going[0]}", f"cancel{where} {going[0]}"]
     else:
-        say(f"\n  vmcjob status{where}\n  vmcjob aggregate{where}", "dim")
+        commands = [f"status{where}", f"aggregate{where}"]
+        commands += [f"resume{where} {ended[0]} --more-steps 1000"] if ended else []
+    say("".join(f"\n  vmcjob {command}" for command in commands), "dim")
 
 
 def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:

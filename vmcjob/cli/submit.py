@@ -68,7 +68,9 @@ def submit(
     Submitting twice is harmless: what is queued, running or finished is left alone, and what was
     interrupted continues.
     """
-    root, plans = resolve_site(options.site, options.runs).runs, read_plans(specs, changes)
+    root = resolve_site(options.site, options.runs).runs
+    _require_no_runs(specs, root)
+    plans = read_plans(specs, changes)
     for plan in plans:
         say_doubts(plan)
         say_changes(plan, root)
@@ -76,6 +78,16 @@ def submit(
         chosen = select_runs(after, options.site, options.runs)
         plans = [_plan_after(plan, root, chosen) for plan in plans]
     submit_plans({root: plans}, options)
+
+
+def _require_no_runs(specs: list[Path], root: Path) -> None:
+    """UsageError if the name of a run stands in place of a spec."""
+    from vmcjob.rundir import RunDir
+
+    for path in specs:
+        if RunDir(root / path.name).exists and not path.is_file():
+            name = path.name
+            raise UsageError(f"{path}: is a run, not a spec; vmcjob resume {name} goes on with it")
 
 
 @app.command(cls=Command)

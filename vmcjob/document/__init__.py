@@ -21,7 +21,7 @@ from vmcjob.document.keys import (
 )
 from vmcjob.document.positions import KeyPath
 from vmcjob.document.reader import FAILED, Failure, Reader
-from vmcjob.document.scalar import accept, parse_value
+from vmcjob.document.scalar import accept, describe_mismatch, parse_value
 from vmcjob.document.schema import Schema, json_schema
 from vmcjob.document.text import Complaint, Document, read_text
 from vmcjob.document.wording import closest, enumerate_words
@@ -46,6 +46,7 @@ __all__ = [
     "at_most_of_them",
     "between",
     "closest",
+    "describe_mismatch",
     "enumerate_words",
     "expected",
     "format_path",

@@ -30,6 +30,8 @@ class Rule:
     choices: tuple[str, ...] = ()
     schema: tuple[tuple[str, Any], ...] = ()
     """The condition in the words of JSON Schema, as far as there are any."""
+    repair: Callable[[str], str] | None = None
+    """A likely meaning of a text that breaks the rule, as a text that may keep the rule."""
 
 
 def at_least(least: float) -> Rule:
@@ -80,13 +82,14 @@ def at_most_of_them(most: int) -> Rule:
     )
 
 
-def matching(pattern: str, phrase: str) -> Rule:
+def matching(pattern: str, phrase: str, repair: Callable[[str], str] | None = None) -> Rule:
     """A string that the whole pattern matches; `phrase` describes the pattern to users."""
     compiled = re.compile(pattern)
     return Rule(
         phrase,
         lambda value: compiled.fullmatch(value) is not None,
         schema=(("pattern", f"^(?:{pattern})$"),),
+        repair=repair,
     )
 
 

@@ -62,6 +62,7 @@ def _repairs(kind: Kind, value: Any) -> Iterator[Any]:
     """Likely corrections: without quotes, spelt right, as an integer, with quotes."""
     match value:
         case str():
+            yield from (rule.repair(value) for rule in kind.rules if rule.repair is not None)
             try:
                 yield tomli.loads(f"value = {value.lower()}")["value"]
             except (ValueError, RecursionError):  # not TOML; too long for a number; too deep

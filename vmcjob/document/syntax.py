@@ -69,6 +69,8 @@ def _about_word(word: str) -> str:
         return f"a number has digits on both sides of its point, like {float(word)}"
     if number := re.fullmatch(r"([-+]?)0+(\d+)", word):
         return f"a number does not begin with 0; write {number[1]}{number[2]}"
+    if (text := word.strip("“”„‟‘’‚`")) != word:
+        return f"text needs straight quotes: {format_short(text)}"
     return f"text needs quotes: {format_short(word)}"
 
 

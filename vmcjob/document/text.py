@@ -14,6 +14,7 @@ import tomli
 
 from vmcjob.document.positions import KeyPath, Place, Scan
 from vmcjob.document.syntax import explain
+from vmcjob.document.wording import closest
 from vmcjob.errors import NotFoundError, SpecError
 
 MAX_BYTES = 2**20
@@ -121,13 +122,24 @@ def read_text(path: Path) -> str:
     try:
         content = _read_at_once(path)
     except (FileNotFoundError, NotADirectoryError):
-        raise NotFoundError(f"{path}: no such file") from None
+        advice = _near(path)
+        raise NotFoundError(f"{path}: no such file{advice and f'; {advice}'}") from None
+    except IsADirectoryError:
+        raise SpecError([f"{path}: cannot be read: is a directory; expected a file"]) from None
     except OSError as problem:
         reason = (problem.strerror or type(problem).__name__).lower()
         raise SpecError([f"{path}: cannot be read: {reason}"]) from None
     if len(content) > MAX_BYTES:
         raise SpecError([f"{path}: {TOO_LARGE}"])
     return _decode(content, str(path))
+
+
+def _near(path: Path) -> str:
+    """A document of a similar name, or the folder that is missing; empty if there is neither."""
+    if not path.parent.is_dir():
+        return f"there is no folder {path.parent}"
+    near = closest(path.stem, {place.stem for place in path.parent.glob("*.toml")})
+    return f"did you mean '{path.with_name(near)}.toml'?" if near else ""
 
 
 def _read_at_once(path: Path) -> bytes:

@@ -105,7 +105,11 @@ class RunDir(RunJournal):
         """An existing run directory; NotFoundError if `path` is not one."""
         run_dir = cls(path)
         if not run_dir.exists:
-            reason = "is not a run directory" if os.path.isdir(path) else "there is no such run"
+            reason = (
+                "is not a run directory"
+                if os.path.isdir(path)
+                else "there is no such run; expected the directory of a run"
+            )
             raise NotFoundError(f"{path}: {reason}")
         if not os.path.lexists(run_dir.record_path):
             run_dir.read_record()  # raises the error about the lost record

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from pathlib import Path
 
@@ -63,8 +64,18 @@ def _match(root: Path, runs: list[RunDir], selector: str) -> list[RunDir]:
             f"write more of it, or '{selector}*' for all"
         )
     if not starting:
-        raise NotFoundError(f"no run matches '{selector}' in {root}")
+        advice = _advice(runs, selector)
+        raise NotFoundError(f"no run matches '{selector}' in {root}{advice and f'; {advice}'}")
     return starting
+
+
+def _advice(runs: list[RunDir], selector: str) -> str:
+    """What to type instead of a selector that names nothing; empty if there are no runs."""
+    known = dict.fromkeys(name for run in runs for name in (*_names(run), run.path.name))
+    name = Path(selector).stem if selector.endswith(".toml") else selector
+    if near := get_close_matches(name, known, n=1):
+        return f"did you mean '{near[0]}'?"
+    return "vmcjob status lists all runs" if runs else ""
 
 
 def _longest(runs: list[RunDir]) -> list[RunDir]:

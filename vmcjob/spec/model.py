@@ -44,6 +44,9 @@ MAX_ACTIVE_ORBITALS: Final = 12
 PREVIOUS: Final = "@previous"
 """Stands for the run of the nearest point of a sweep that is listed before."""
 
+PROFILE_KEYS: Final = ("runs", "scheduler", "max_parallel", "private", "notify", "slurm")
+"""Keys of site profiles that specs do not have."""
+
 Name = Annotated[
     str,
     matching(
@@ -182,6 +185,12 @@ class JobSpec:
             is_alone = self.system.n_electrons == 1
             sampler = replace(self.sampler, jumps=is_alone and self.system.is_far_apart)
             object.__setattr__(self, "sampler", sampler)
+
+    @staticmethod
+    def translate(name: str, _: object) -> str | None:
+        """Name the document of a key that belongs in a site profile; None for other keys."""
+        words = "it belongs in a site profile, which --site names"
+        return f"unknown here; {words}" if name in PROFILE_KEYS else None
 
     def clashes(self) -> Iterator[Clash]:
         """No step at all, two starts at once, and a method that does not suit the spin."""

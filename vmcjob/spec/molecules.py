@@ -30,8 +30,10 @@ def molecule_of(name: str) -> Molecule:
         words = "geometries by name need ase; pip install 'vmcjob[molecules]', or use xyz or atoms"
         raise MoleculeError(words) from None
     if name not in g2.names:
-        near = closest(name, g2.names)
-        advice = f"did you mean '{near}'?" if near else "use xyz or atoms"
+        letters = name.replace("0", "O")
+        near = letters if letters in g2.names else closest(name, g2.names)
+        formulas = "names are formulas like H2O; xyz or atoms take any molecule"
+        advice = f"did you mean '{near}'?" if near else formulas
         raise MoleculeError(f"no molecule of {SOURCE.partition(',')[0]}; {advice}")
     atoms = g2[name]
     rows = zip(atoms.get_chemical_symbols(), atoms.get_positions().tolist(), strict=True)

@@ -115,7 +115,12 @@ class Local:
     def require(self, options: SubmissionOptions, plans: Sequence[Plan]) -> None:
         """Refuse options of clusters, several nodes, and more memory than there is."""
         if options.request != Request():
-            raise UsageError("options of SLURM jobs were given, but the runs stay on this machine")
+            given = [f"--{key}" for key, value in vars(options.request).items() if value]
+            verb, pronoun = ("is", "it") if len(given) == 1 else ("are", "them")
+            raise UsageError(
+                f"{' and '.join(given)} {verb} for SLURM, and the runs stay on this machine; leave "
+                f"{pronoun} out, or name the profile of a cluster with --site"
+            )
         if problems := [words for plan in plans if (words := why_too_large(plan))]:
             raise UsageError("\n".join(dict.fromkeys(problems)))
         for task in (task for plan in plans for task in plan.tasks):
