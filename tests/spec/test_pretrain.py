@@ -53,3 +53,12 @@ def test_only_as_many_electrons_of_either_spin_can_be_exchanged() -> None:
         "job.toml:5:18: ansatz.spin_symmetric: both spins can be exchanged only where spin = 0"
     )
     assert message in str(caught.value)
+
+
+def test_a_penalty_for_spin_needs_both_spins() -> None:
+    """Electrons all of one spin have one S²: the key would be accepted and do nothing."""
+    text = 'name = "x"\n[system]\natoms = [["He", 0, 0, 0]]\n[train]\nspin_penalty = 0.1\n'
+    (point,) = parse_spec(text, "job.toml").points
+    assert point.spec.train.spin_penalty == 0.1
+    with pytest.raises(SpecError, match=r"train\.spin_penalty: electrons all of one spin"):
+        parse_spec(text.replace("[train]", "spin = 2\n[train]"), "job.toml")

@@ -1,5 +1,6 @@
 """The traits of a state that every evaluation measures: its total spin, its outermost electron."""
 
+from dataclasses import replace
 from typing import Any
 
 import jax
@@ -8,15 +9,22 @@ import numpy as np
 import pytest
 from jax import Array
 
+from tests.updates import Updating
+from tests.wavefunctions import make_vmc
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import Nuclei, Psi
+from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi
+from vmcjob.vmc.first_order import FirstOrder, adam
+from vmcjob.vmc.loop import iterate
+from vmcjob.vmc.sampler import Moves
+from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.traits import EVERY, TraitsOf, n_measured
+from vmcjob.vmc.update import UpdateRule
 
 N_WALKERS = 40
 NUCLEI = Nuclei(jnp.array([[0.0, 0.0, 0.0], [0.0, 0.0, 9.0]]), jnp.ones(2))
 
 
-def two_electrons(sign: float) -> Any:
+def two_electrons(sign: float | Array) -> Any:
     """1s(1) 2s(2) ± 2s(1) 1s(2), of unlike spins: a singlet, or a triplet."""
 
     def psi(params: None, r: Array, nuclei: Nuclei) -> Psi:
@@ -90,3 +98,39 @@ def test_the_spin_of_a_few_walkers_is_within_its_cost(n_electrons: int, n_up: in
     n_values = n * (n_up * (n_electrons - n_up) + 1)
     assert 1 <= n <= n_walkers
     assert n == 1 or n_values <= 0.02 * EVERY * n_walkers * (n_moves + n_electrons)
+
+
+@pytest.mark.parametrize(("penalty", "falls"), [(0.0, False), (0.5, True)])
+def test_training_under_a_penalty_leaves_the_wrong_spin(penalty: float, falls: bool) -> None:
+    """A singlet with half as much of a triplet, both of one energy: the half becomes less.
+
+    Mutants in mind: a penalty that is forgotten, that has the wrong sign, or that is reported as a
+    part of the energy.
+    """
+
+    def psi(a: Array, r: Array, nuclei: Nuclei) -> Psi:
+        return two_electrons((1.0 - a) / (1.0 + a))(None, r, nuclei)
+
+    def log_psi(a: Array, r: Array) -> Array:
+        return psi(a, r, NUCLEI).log_abs
+
+    optimizer = FirstOrder(log_psi, adam(0.9, 0.999))
+    updating = Updating(log_psi, optimizer, UpdateRule(Decay(0.02, 1e9)))
+    made = make_vmc(
+        log_psi,
+        lambda a, r: jnp.full((), -1.0),
+        updating,
+        seed=0,
+        moves=Moves(5),
+        target_acceptance=0.5,
+    )
+    vmc = replace(made, psi=psi, n_up=1, spin_penalty=penalty)
+    a = jnp.full((), 0.5)
+    r = jax.random.normal(jax.random.key(0), (256, 2, 3))
+    chain = ChainState(devices.shard(r), devices.replicate(jnp.full((), 0.5)))
+    state = LoopState(devices.replicate(a), devices.replicate(optimizer.init(a)), chain)
+    for done in iterate(vmc.train_step(), state, 0, 10):
+        state = done.state
+        assert devices.unreplicate(done.info).energy == -1.0
+    reached = float(devices.unreplicate(state.params))
+    assert reached == pytest.approx(0.3 if falls else 0.5, abs=0.06 if falls else 1e-6)

@@ -99,6 +99,7 @@ def build(
         chunk_divisor=policy.chunk_divisor,
         average_from=average_from(spec),
         n_up=system.n_up,
+        spin_penalty=spec.train.spin_penalty,
         observing=_observing(spec.evaluate, hamiltonian),
     )
     pretraining = _pretraining(spec, ansatz, start, policy) if start else None

@@ -73,6 +73,12 @@ class Train:
         "part of the walkers that must still count after an update, or it is halved; 0: no matter",
         Before(0.0),
     ] = 0.5
+    spin_penalty: Annotated[
+        float,
+        from_to_below(0, 100),
+        "hartree for each unit of S² that training adds to the energy it lowers; 0: none",
+        Before(0.0),
+    ] = 0.0
     until: Annotated[
         Literal["steps", "level"],
         "level: it ends when its energy has surely stopped falling, `steps` are then a ceiling",
@@ -214,13 +220,20 @@ class JobSpec:
         if self.sampler.jumps and len(self.system.atoms) == 1:
             message = "an atom has no other nucleus for electrons to jump to; leave it out"
             yield Clash(("sampler", "system"), message, ("jumps",))
-        if self.train.follow_nuclei and not self.train.start_from:
-            message = "there are no walkers of another run; expected start_from too"
-            yield Clash(("train",), message, ("follow_nuclei",))
+        yield from self._train_clashes()
         yield from self._memory_clashes()
         if self.train.steps == self.evaluate.steps == 0:
             message = "train.steps is 0 too, so that nothing would be computed"
             yield Clash(("evaluate", "train"), message, ("steps",))
+
+    def _train_clashes(self) -> Iterator[Clash]:
+        """Keys of training that ask for what cannot be."""
+        if self.train.spin_penalty and 0 in (self.system.n_up, self.system.n_down):
+            message = "electrons all of one spin have one S²; leave it out"
+            yield Clash(("train", "system"), message, ("spin_penalty",))
+        if self.train.follow_nuclei and not self.train.start_from:
+            message = "there are no walkers of another run; expected start_from too"
+            yield Clash(("train",), message, ("follow_nuclei",))
 
     def _active_space_clashes(self) -> Iterator[Clash]:
         """An active space that has no room for its electrons, or that nothing would come of."""

@@ -27,7 +27,7 @@ from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
 from vmcjob.vmc.sampler import Moves, Sampled, sample, tune_width
 from vmcjob.vmc.streams import Stream, device_key, step_key, stream_key
-from vmcjob.vmc.traits import TraitsOf
+from vmcjob.vmc.traits import TraitsOf, make_squared_spins
 from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
 
@@ -126,6 +126,7 @@ class Vmc:
     average_from: int | None = None  # first step whose parameters enter the average, if one is kept
     chunk_divisor: int = 1  # takes fewer walkers at a time
     n_up: int | None = None  # electrons of spin up, the first of every walker; for observables
+    spin_penalty: float = 0.0  # hartree for each unit of S², in training
     observing: Observing = NOTHING_MORE  # what evaluation measures beside the energy
 
     @property
@@ -148,9 +149,13 @@ class Vmc:
             log_psi = log_modulus(self.psi, now.setting)
             local_energies = self._local_energies(now.setting, _key(now))
             e_loc = local_energies(state.params, chain.r)
+            sampled, lowered = state._replace(chain=chain), e_loc
+            if self.spin_penalty:
+                penalties = self._penalties(now.setting)
+                lowered = e_loc + penalties(state.params, chain.r)
+                local_energies = sum_of(local_energies, penalties)
             optimizer = self.make_optimizer(log_psi, local_energies)
-            sampled = state._replace(chain=chain)
-            update = self.rule.update(optimizer, log_psi, sampled, log_abs, e_loc, now.step)
+            update = self.rule.update(optimizer, log_psi, sampled, log_abs, lowered, now.step)
             tuned = tune_width(chain, acceptance, self.target_acceptance)
             average = self._averaged(state.average, update.params, now.step)
             new = LoopState(update.params, update.optimizer, tuned, average)
@@ -222,6 +227,13 @@ class Vmc:
         number = stream.number(self.retry)
         return step_of(name, program, self.seed, number, self.nuclei, tunes=tunes)
 
+    def _penalties(self, nuclei: Nuclei) -> LocalEnergies:
+        """S² of walkers times the penalty; ValueError if nobody has said which spins are up."""
+        if self.n_up is None:
+            raise ValueError("a penalty for spin needs the number of electrons of spin up, n_up")
+        squared_spins = make_squared_spins(self.psi, nuclei, self.n_up, self.chunk_divisor)
+        return lambda params, r: self.spin_penalty * squared_spins(params, r)
+
     def _averaged(self, average: Params | None, params: Params, step: Array) -> Params | None:
         """The mean of the parameters since `average_from`; before, the newest."""
         if self.average_from is None:
@@ -242,6 +254,11 @@ class Vmc:
         log_psi = log_modulus(self.psi, now.setting)
         moved = sample(log_psi, state.params, key, state.chain, self.moves, now.setting)
         return moved._replace(acceptance=devices.mean(moved.acceptance))
+
+
+def sum_of(one: LocalEnergies, other: LocalEnergies) -> LocalEnergies:
+    """Local energies to which other ones are added."""
+    return lambda params, r: one(params, r) + other(params, r)
 
 
 def _key(now: Given) -> Array:

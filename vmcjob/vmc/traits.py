@@ -15,7 +15,7 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc import devices
-from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
+from vmcjob.vmc.contracts import LocalEnergies, Nuclei, Params, SignedWaveFunction
 from vmcjob.vmc.wavefunction import ratio
 
 EVERY: Final = 10
@@ -50,6 +50,23 @@ def squared_spin(ratios: Ratios, r: Float[Array, "elec 3"], n_up: int) -> Float[
     for order, (i, j) in zip(orders, pairs, strict=True):
         order[[i, j]] = j, i
     return pure - ratios(r[orders]).sum()
+
+
+def make_squared_spins(
+    psi: SignedWaveFunction, nuclei: Nuclei, n_up: int, chunk_divisor: int = 1
+) -> LocalEnergies:
+    """S² of each walker of a batch, as a function of parameters and walkers."""
+
+    def squared_spins(params: Params, r: Float[Array, "walker elec 3"]) -> Float[Array, " walker"]:
+        def of_one(r: Array) -> Array:
+            def ratios(others: Array) -> Array:
+                return jax.vmap(lambda other: ratio(psi, params, other, r, nuclei))(others)
+
+            return squared_spin(ratios, r, n_up)
+
+        return fwdlap.over_walkers(of_one, chunk_divisor=chunk_divisor)(r)
+
+    return squared_spins
 
 
 def n_measured(n_walkers: int, n_electrons: int, n_up: int, n_moves: int) -> int:
@@ -101,20 +118,10 @@ class TraitsOf:
         n_walkers, n_electrons, _ = r.shape
         if self.n_up is None or self.n_up in (0, n_electrons):
             return jnp.full((), jnp.nan, r.dtype)
-        n_up = self.n_up
-        n = n_measured(n_walkers, n_electrons, n_up, self.n_moves)
+        n = n_measured(n_walkers, n_electrons, self.n_up, self.n_moves)
         chosen = (step // EVERY * n + jnp.arange(n)) % n_walkers
-
-        def of_one(r: Array) -> Array:
-            def ratios(others: Array) -> Array:
-                return jax.vmap(lambda other: ratio(self.psi, params, other, r, self.nuclei))(
-                    others
-                )
-
-            return squared_spin(ratios, r, n_up)
-
-        batch = fwdlap.over_walkers(of_one, chunk_divisor=self.chunk_divisor)
-        return jnp.mean(batch(r[chosen]))
+        squared_spins = make_squared_spins(self.psi, self.nuclei, self.n_up, self.chunk_divisor)
+        return jnp.mean(squared_spins(params, r[chosen]))
 
     def _outermost(self, r: Array) -> Array:
         """Mean over walkers of the largest distance of an electron from its nearest nucleus."""
