@@ -18,6 +18,7 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.lanes import is_of_cluster, lane_of, place_of
 from tests.runs import Programs
 from vmcjob.errors import UsageError
 from vmcjob.run.startup import settle_libraries
@@ -40,15 +41,11 @@ jax.config.update("jax_disable_most_optimizations", True)
 os.environ["JAX_DISABLE_MOST_OPTIMIZATIONS"] = "1"
 
 
-def is_of_cluster(nodeid: str) -> bool:
-    """Whether a test has jobs on a real SLURM."""
-    return nodeid.startswith("tests/cluster/")
-
-
 class FileByFile(LoadScopeScheduling):
-    """The tests of a file share what they compiled, and so a process, as do all of the cluster.
+    """Give all tests of a file to one process, because they share compiled programs.
 
-    The process of the cluster mostly waits for it, while others compute.
+    The tests of the cluster are two lanes. Each lane has a process and a testbed. These processes
+    mostly wait for SLURM, while the others compute.
     """
 
     def __init__(self, config: pytest.Config, log: Producer) -> None:
@@ -57,7 +54,8 @@ class FileByFile(LoadScopeScheduling):
 
     def _split_scope(self, nodeid: str) -> str:
         """Tests of one scope go to one process."""
-        return "cluster" if is_of_cluster(nodeid) else nodeid.split("::")[0]
+        file = nodeid.split("::")[0]
+        return f"lane {lane_of(nodeid)}" if is_of_cluster(nodeid) else file
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> FileByFile:
@@ -159,7 +157,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left_out:
             config.hook.pytest_deselected(items=left_out)
     n_slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
-    items.sort(key=lambda item: (not is_of_cluster(item.nodeid), -n_slow[item.path]))
+    items.sort(key=lambda item: (*place_of(item.nodeid), -n_slow[item.path]))
 
 
 @pytest.fixture

@@ -23,6 +23,7 @@ from vmcjob.scheduler import Watch
 from vmcjob.store import RunStore
 
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
+NUMBER = "VMCJOB_TESTBED_NUMBER"  # the variable that says which testbed is meant
 PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
 HURRY_S = 0.5  # between looks at the queue
 LOOK_S = 0.01  # between looks at a file: what has to be seen may pass in a second
@@ -245,11 +246,14 @@ class Room:
         A fast machine would finish the run before a test has looked. SIGCONT lets a worker go on.
         """
         held: dict[RunDir, int] = {}
+        is_it_time = is_time or is_computing
 
         def are_held() -> bool:
             for run in runs:
-                beat = run.read_heartbeat()
-                if beat is not None and run not in held and (is_time or is_computing)(run):
+                beat = run.read_heartbeat()  # may be of a worker of before
+                if beat is None or run in held or beat.process.is_alive() is False:
+                    continue
+                if is_it_time(run):
                     os.kill(beat.pid, signal.SIGSTOP)
                     held[run] = beat.pid
             return len(held) == len(runs)

@@ -7,13 +7,17 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.cluster.cluster import TESTBED, Cluster, Room
+from tests.cluster.cluster import NUMBER, TESTBED, Cluster, Room
+from tests.lanes import lane_of
 
-LOCK = Path(tempfile.gettempdir(), "vmcjob-testbed.lock")
+LOCKS = Path(tempfile.gettempdir())
+NUMBERS = range(1, 10)  # of testbeds; without a number is the one that a person brings up
+IMAGE_LANE = lane_of("tests/cluster/test_container.py")
 BUILD = Path(__file__).parents[2] / "containers" / "build"
 GIVEN = "VMCJOB_TEST_IMAGE"
 GIVEN_FOR_GPUS = "VMCJOB_TEST_GPU_IMAGE"
@@ -41,24 +45,43 @@ def _missing_from_cluster() -> str | None:
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
-    """Two nodes, without accounting.
+    """A testbed of two nodes for this process alone, without accounting.
 
-    Another test session on this machine may use the testbed, or `.ci/run` may be installing it.
+    `.ci/run` may be installing SLURM just now. Other processes of tests have other testbeds.
     """
-    with open(LOCK, "w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
+    with _locked("vmcjob-testbed.lock"):
         _require(_missing_from_cluster())
-        yield from _keep_up()
-
-
-def _keep_up() -> Iterator[Cluster]:
-    """The testbed for as long as it is needed; one that a person has up stays up."""
-    cluster = Cluster()
-    was_up = subprocess.run([TESTBED, "status"], capture_output=True).returncode == 0
-    cluster.up()
-    yield cluster
-    if not was_up:
+    with _own_number() as number:
+        os.environ[NUMBER] = str(number)
+        cluster = Cluster()
+        cluster.down()  # a test session that was killed has left the testbed up
+        cluster.up()
+        yield cluster
         cluster.down()
+        del os.environ[NUMBER]
+
+
+@contextmanager
+def _own_number() -> Iterator[int]:
+    """The number of a testbed that no other process uses."""
+    for number in NUMBERS:
+        with _locked(f"vmcjob-testbed-{number}.lock", fcntl.LOCK_NB) as is_ours:
+            if is_ours:
+                yield number
+                return
+    pytest.fail("nine other processes test on testbeds")
+
+
+@contextmanager
+def _locked(name: str, flags: int = 0) -> Iterator[bool]:
+    """Hold a lock of this machine; whether it is held, where `flags` say not to wait."""
+    with open(LOCKS / name, "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | flags)
+        except BlockingIOError:
+            yield False
+        else:
+            yield True
 
 
 def _missing_from_build(cluster: Cluster) -> str | None:
@@ -72,7 +95,14 @@ def _python() -> str | None:
     return sys.executable if sys.version_info[:2] == (3, 11) else shutil.which("python3.11")
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(autouse=True)
+def image_begins(request: pytest.FixtureRequest) -> None:
+    """Begin to build the image beside the first test of the lane that needs the image."""
+    if lane_of(request.node.nodeid) == IMAGE_LANE:
+        request.getfixturevalue("build")
+
+
+@pytest.fixture(scope="session")
 def build(request, cluster, tmp_path_factory) -> Iterator[tuple[subprocess.Popen, Path] | None]:
     """The image on its way, which takes minutes: other tests wait for SLURM most of the time."""
     is_wanted = any("image" in item.fixturenames for item in request.session.items)

@@ -6,7 +6,6 @@ import signal
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +25,7 @@ def accounted(cluster) -> Iterator[None]:
     cluster.up()
 
 
-def submit(room: Room, seeds: int, *options: str, evaluate: int = 40_000) -> list[RunDir]:
+def submit(room: Room, seeds: int, *options: str, evaluate: int = 6_000) -> list[RunDir]:
     """Runs of one array, by their index in it; those that were submitted before are left out."""
     spec = room.spec(seeds=seeds, train=5, evaluate=evaluate)
     done = json.loads(room.run("submit", "--json", *options, spec))
@@ -61,9 +60,7 @@ def test_from_submit_to_an_energy_in_an_image_with_accounting(contained):
 def test_what_squeue_has_forgotten_the_accounting_remembers(room):
     """One run finishes, the job of one is killed whole, one is cancelled before it began."""
     finished, killed = runs = submit(room, 2)
-    for run in runs:  # each at once: it is done in seconds
-        room.wait_until(partial(is_computing, run), "it computes, on a whole node")
-        os.kill(worker_and_supervisor(run)[0], signal.SIGSTOP)
+    room.hold(*runs)  # or they would be done in seconds; each has a whole node
     (cancelled,) = submit(room, 3)
     accounting = ("sacct", "--noheader", "--parsable2", "--allocations", "--format=JobID,State")
     pending = f"{job_id(cancelled)}|PENDING"
@@ -124,7 +121,7 @@ def test_an_array_seen_from_a_login_host_is_never_doubled(room):
 def test_of_jobs_on_a_lost_node_one_comes_back_and_one_that_must_not_is_dead(room):
     """SLURM requeues the first; of the second the accounting knows what happened."""
     back, lost = runs = submit(room, 2, "--mem=500M", "--extra", "nodelist=n1")
-    room.wait_until(lambda: all(map(is_computing, runs)), "both compute")
+    room.hold(*runs)  # or they would be done in seconds
     room.cluster.call("scontrol", "update", f"JobId={job_id(lost)}", "Requeue=0")
     lose_node(room.cluster, "n1")
     try:

@@ -43,7 +43,7 @@ def first_of(first: str, other: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("preemption", values, indirect=True)
 
 
-def submit(room: Room, name: str, *options: str, evaluate: int = 30_000) -> Room:
+def submit(room: Room, name: str, *options: str, evaluate: int = 10_000) -> Room:
     """A room of its own with a run that computes for a while."""
     own = replace(room, cwd=room.cwd / name)
     own.cwd.mkdir()
