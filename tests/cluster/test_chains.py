@@ -2,14 +2,17 @@
 
 import os
 import signal
+from contextlib import suppress
 
 import pytest
 
-from tests.cluster.cluster import SPEC, Room, is_computing
+from tests.cluster.cluster import SPEC, Room, is_computing, n_starts
 from vmcjob.rundir import RunDir
 from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.timeout(3600)
+
+LONG = 6_000  # steps, enough to stop the worker before the last of them
 
 
 def submit_from(room: Room, origin: RunDir, name: str, evaluate: int) -> RunDir:
@@ -33,7 +36,7 @@ def test_a_chain_goes_on_whatever_happens_to_its_middle_and_to_slurm(room):
     """Without its controller for a while; the middle one requeued, then cancelled, then resumed."""
     room.run("submit", "--extra", "hold", room.spec(seeds=2, evaluate=40))
     first = room.list()[1]  # an array's element
-    second = submit_from(room, first, "i", evaluate=40_000)
+    second = submit_from(room, first, "i", evaluate=LONG)
     third = submit_from(room, second, "j", evaluate=40)
     names = [run.path.name for run in (first, second, third)]
     assert row(room, second) == ("QUEUED", f"waits for {names[0]}")
@@ -41,15 +44,19 @@ def test_a_chain_goes_on_whatever_happens_to_its_middle_and_to_slurm(room):
     room.cluster.start("slurmctld")
     for job_id in room.cluster.job_ids(first.path.parent):
         room.cluster.call("scontrol", "release", job_id)
-    room.wait_until(lambda: is_computing(second), "the second computes")
+    worker = room.hold(second)[second]
     assert row(room, first)[0] == "FINISHED"
     submission = second.read_submission()
     assert submission is not None
     assert submission.job_id is not None
     room.cluster.call("scontrol", "requeue", submission.job_id)
-    room.wait_until(lambda: row(room, second)[0] == "RUNNING", "the second is back")
+    let_go(worker)
+    room.wait_until(lambda: n_starts(second) == 2, "the second is back")
+    worker = room.hold(second)[second]
+    assert row(room, second)[0] == "RUNNING"
     assert row(room, third) == ("QUEUED", f"waits for {names[1]}")
     room.cluster.call("scancel", submission.job_id)
+    let_go(worker)
     room.wait_until(lambda: row(room, third)[0] == "BLOCKED", "the third is blocked")
     assert row(room, third)[1] == (
         f"waits for {names[1]}, which was cancelled; vmcjob resume {names[1]} {names[2]} goes on"
@@ -58,7 +65,13 @@ def test_a_chain_goes_on_whatever_happens_to_its_middle_and_to_slurm(room):
     assert len(room.cluster.job_ids(room.cwd)) == 2  # the one that waited in vain is gone
     room.wait_for(FINISHED=4)
     start = RunStore.open(third.store_path).attrs["provenance"]["start_from"]
-    assert (start["run_id"], start["step"]) == (names[1], 40_000)
+    assert (start["run_id"], start["step"]) == (names[1], LONG)
+
+
+def let_go(worker: int) -> None:
+    """Let a stopped worker go on; SLURM may have ended the worker before."""
+    with suppress(ProcessLookupError):
+        os.kill(worker, signal.SIGCONT)
 
 
 def test_what_waits_for_a_run_goes_on_behind_its_larger_job(room):

@@ -14,7 +14,7 @@ from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.timeout(3600)
 
-N_STEPS = {"train": 20, "evaluate": 3000}  # enough to be disturbed in
+N_STEPS = {"train": 20, "evaluate": 1000}  # enough to be disturbed in
 # The order of sums differs, and an update multiplies what that does.
 NUMERICS = '[numerics]\ndtype = "float64"'
 NODES = f"nodes = 2\n{NUMERICS}"
