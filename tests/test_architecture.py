@@ -20,7 +20,7 @@ ROOMS: dict[str, set[str]] = {
     # spec, site and plan
     "document": {"errors"},
     "resources": {"document", "errors"},
-    "spec": {"document", "errors", "resources"},
+    "spec": {"columns", "document", "errors", "resources"},
     "site": {"document", "errors", "resources"},
     "plan": {"spec"},
     # runs on disk

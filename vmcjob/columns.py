@@ -1,8 +1,11 @@
-"""The meaning of an array of a series: its unit, its axes and its name in words."""
+"""The meaning of an array of a series: its unit, its axes and its name in words.
 
-from collections.abc import Mapping
+Also the names of observables, for readers of specs, which have no NumPy.
+"""
+
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Final, NamedTuple, Self
 
 
 @dataclass(frozen=True)
@@ -55,3 +58,23 @@ class Column:
             for name, length in zip(names, shape, strict=True)
         )
         return cls(attributes.get("units", "1"), attributes.get("long_name", ""), axes)
+
+
+class Declared(NamedTuple):
+    """An observable as a spec knows it."""
+
+    factory: str  # its class in `vmcjob.observables`
+    numbers: Callable[[int], int]  # numbers of one measurement, by the number of nuclei
+
+
+OBSERVABLES: Final[Mapping[str, Declared]] = {
+    "components": Declared("Components", lambda n_nuclei: 8),  # of bare nuclei
+    "dipole": Declared("Dipole", lambda n_nuclei: 18),
+    "quadrupole": Declared("Quadrupole", lambda n_nuclei: 9),
+    "r2": Declared("SquaredRadius", lambda n_nuclei: 5),
+    "spin": Declared("SquaredSpin", lambda n_nuclei: 1),
+    "density": Declared("Density", lambda n_nuclei: 203),
+    "pairs": Declared("PairDistances", lambda n_nuclei: 203),
+    "forces": Declared("Forces", lambda n_nuclei: 48 * n_nuclei + 1),
+}
+"""All observables by their names in a spec's `evaluate.observables`."""

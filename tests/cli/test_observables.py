@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests.cli.shell import Shell, finish
 from tests.runs import make_run
 from vmcjob.columns import Axis, Column
-from vmcjob.observables import columns_of
+from vmcjob.observables import Subject, columns_of
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
 
@@ -20,9 +21,24 @@ LEVELS = {"kinetic": 1.2, "v_ee": 1.3, "v_en": -3.7, "stranger": 5.0}
 EXACT = {"v_nn": 0.0}  # as of an atom
 
 
+Made = Callable[[str, tuple[int, ...], np.random.Generator], np.ndarray]
+"""Values of a column, by its name and the shape of all rows."""
+
+
+def noisy(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+    """White noise of spread 0.1 about the column's level."""
+    noise = 0.1 * (name not in EXACT) * rng.normal(size=shape)
+    return EXACT.get(name, LEVELS.get(name, 0.0)) + noise
+
+
 @pytest.fixture
 def measured(shell: Shell) -> Shell:
-    """Two finished runs, each an observation in every second step, white noise of spread 0.1."""
+    """Two finished runs, each an observation in every second step."""
+    return fill(shell, COLUMNS, noisy)
+
+
+def fill(shell: Shell, columns: dict[str, Column], made: Made) -> Shell:
+    """Two finished runs with these columns, in every second step."""
     for seed in range(2):
         run = finish(make_run(shell.runs, f"h2-000000000{seed}", seed=seed))
         shutil.rmtree(run.store_path, ignore_errors=True)
@@ -32,7 +48,7 @@ def measured(shell: Shell) -> Shell:
             n_walkers=2,
             n_electrons=2,
             n_snapshots=0,
-            observed=COLUMNS,
+            observed=columns,
             observe_every=2,
         )
         store = RunStore.create(
@@ -45,9 +61,8 @@ def measured(shell: Shell) -> Shell:
                 checkpoint=Checkpoint("evaluate", N_STEPS, {}),
                 evaluate=dict.fromkeys(SERIES["evaluate"], ones) | energies,
                 observed={
-                    name: EXACT.get(name, LEVELS.get(name, 0.0))
-                    + 0.1 * (name not in EXACT) * rng.normal(size=(N_STEPS // 2, *column.shape))
-                    for name, column in COLUMNS.items()
+                    name: made(name, (N_STEPS // 2, *column.shape), rng)
+                    for name, column in columns.items()
                 },
             )
         )
@@ -82,6 +97,30 @@ def test_json_has_arrays_with_their_errors_and_axes(measured: Shell) -> None:
     assert (density["axes"][0]["name"], len(density["mean"])) == ("radius", 101)
     np.testing.assert_allclose(stranger["mean"], [5.0] * 3, atol=0.03)
     assert (stranger["units"], stranger["long_name"]) == ("bohr", "what a plugin measured")
+
+
+def test_forces_have_a_column_and_contradictions_a_note(shell: Shell) -> None:
+    """Both nuclei are driven apart by 0.2 hartree/bohr; one form finds 0.1 for one of them."""
+
+    def made(name: str, shape: tuple[int, ...], rng: np.random.Generator) -> np.ndarray:
+        if name == "force_nuclei":
+            return np.broadcast_to([[0.0, 0.0, 0.0], [0.0, 0.0, 1.4]], shape)
+        if name != "force_local":
+            return np.zeros(shape)
+        force = np.zeros(shape[1:])
+        force[0, 2], force[1, 2] = (-0.2, -0.1), (0.2, 0.2)
+        return force + 0.01 * rng.normal(size=shape)
+
+    done = fill(shell, columns_of(["forces"], Subject(n_nuclei=2)), made).run("aggregate")
+    head, row = done.stdout.splitlines()[:2]
+    assert "-dE/dR, Ha/bohr" in head
+    assert " 0.200" in row or " 0.199" in row
+    assert "its forces by the warp and by the gradient alone differ by" in row
+    assert "its forces do not add up to zero but to" in row
+    (found,) = json.loads(shell.run("aggregate", "--json").stdout)["rows"]
+    assert found["bond_force"] == pytest.approx(0.2, abs=0.003)
+    assert found["verdict"] == "converged"
+    assert found["bond_force_error"] == pytest.approx(0.01 / 2**0.5 / 400**0.5, rel=0.4)
 
 
 @pytest.mark.slow

@@ -19,18 +19,12 @@ from tests.run.harness import (
 )
 from vmcjob.observables import TABLE, columns_of
 from vmcjob.results.observed import quantities
-from vmcjob.spec.evaluate import ObservableName
 from vmcjob.store import RunStore
 
 NAMES = list(TABLE)
 TEXT = HELIUM.replace(
     "[evaluate]\n", f"[evaluate]\nobservables = {json.dumps(NAMES)}\nobserve_every = 4\n"
 )
-
-
-def test_a_spec_can_name_all_that_there_are() -> None:
-    """The spec has a list of its own, for it is read where there is no NumPy."""
-    assert list(ObservableName.__args__) == NAMES
 
 
 @pytest.mark.slow

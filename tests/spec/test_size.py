@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 from tests.test_golden import FINISHED, unpack
+from vmcjob.columns import OBSERVABLES
 from vmcjob.errors import SpecError
-from vmcjob.observables import TABLE, columns_of
+from vmcjob.observables import Subject, columns_of
 from vmcjob.run.calculation import build
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.spec import JobSpec, format_bytes, load_resolved, measure, parse_spec
-from vmcjob.spec.size import EVALUATE_COLUMNS, MORE_COLUMNS, OBSERVED_COLUMNS, TRAIN_COLUMNS
+from vmcjob.spec.size import EVALUATE_COLUMNS, MORE_COLUMNS, TRAIN_COLUMNS
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
 
@@ -107,10 +108,11 @@ def test_columns_are_as_many_as_a_store_has() -> None:
     assert 1 + len(SERIES["evaluate"]) == EVALUATE_COLUMNS
     more = {kind.kind: len(columns) for kind, columns in COLUMNS.items()}
     assert {kind: n for kind, n in more.items() if n} == MORE_COLUMNS
-    assert {
-        name: sum(math.prod(column.shape) for column in columns_of([name]).values())
-        for name in TABLE
-    } == OBSERVED_COLUMNS
+    for n_nuclei in (1, 3):
+        subject = Subject(n_nuclei=n_nuclei)
+        for name, declared in OBSERVABLES.items():
+            columns = columns_of([name], subject).values()
+            assert declared.numbers(n_nuclei) == sum(math.prod(one.shape) for one in columns)
 
 
 @pytest.mark.parametrize("run_id", sorted({"kfac-f887501e79", FINISHED}))

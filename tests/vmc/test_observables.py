@@ -158,7 +158,7 @@ def short_runs(names: tuple[str, ...]) -> list[dict[str, np.ndarray]]:
     def of_one(r: Array) -> Observed:
         key = jax.random.key(0)
         local = hamiltonian.local_energy(psi, None, r, nuclei, key)
-        return observable.measure(Sample(psi, None, r, nuclei, 1, local, key))
+        return observable.measure(Sample(hamiltonian, psi, None, r, nuclei, 1, local, key))
 
     def step(chain: ChainState, key: Array) -> tuple[ChainState, Observed]:
         chain = sample(helium_orbitals, None, key, chain, Moves(2), nuclei).chain
@@ -219,8 +219,9 @@ def test_the_length_of_a_dipole_moment_is_not_negative_and_near_what_it_is(lengt
 def sample_of(psi: SignedWaveFunction, r: Array, n_up: int | None) -> Sample:
     """One walker about a proton."""
     nuclei, key = Nuclei(jnp.zeros((1, 3)), jnp.ones(1)), jax.random.key(0)
-    local = molecular_hamiltonian().local_energy(psi, None, r, nuclei, key)
-    return Sample(psi, None, r, nuclei, n_up, local, key)
+    hamiltonian = molecular_hamiltonian()
+    local = hamiltonian.local_energy(psi, None, r, nuclei, key)
+    return Sample(hamiltonian, psi, None, r, nuclei, n_up, local, key)
 
 
 @pytest.mark.slow

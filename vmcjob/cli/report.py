@@ -20,12 +20,13 @@ from vmcjob.cli.energies import (
     make_energies,
     read_reactions,
 )
+from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.explain import explanation_text
 from vmcjob.cli.observables import COLUMNS, lines_of, read_observations, say_numbers
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.outfile import require_folder, write_output
 from vmcjob.cli.plot import read_series, title_of
-from vmcjob.cli.results import Sums, sum_columns, table_columns
+from vmcjob.cli.results import Sums
 from vmcjob.cli.show import provenance_facts, run_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
 from vmcjob.cli.text import Cell, Column, format_time

@@ -1,6 +1,5 @@
 """From finished runs to energies: aggregate."""
 
-import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.columns import TableColumn, make_table
+from vmcjob.cli.columns import make_table
 from vmcjob.cli.energies import (
     Difference,
     Unbalanced,
@@ -18,104 +17,22 @@ from vmcjob.cli.energies import (
     make_energies,
     read_reactions,
 )
+from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
 from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
 from vmcjob.cli.screen import is_terminal, put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
-from vmcjob.cli.text import Cell, count, format_energy
+from vmcjob.cli.text import count
 from vmcjob.cli.usage import RunUse, read_use, show_use
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError
-from vmcjob.results.units import PER_HARTREE, EnergyUnit
+from vmcjob.results.units import EnergyUnit
 
 if TYPE_CHECKING:
     from vmcjob.results.explain import RowTrace
     from vmcjob.results.observed import Observation
-    from vmcjob.results.table import Row, Table
-
-VERDICT_STYLES = {
-    "converged": "green",
-    "unsettled": "yellow",
-    "not yet": "yellow",
-    "suspect": "red",
-}
-
-
-def _verdict(word: str) -> Cell:
-    return Cell(word, VERDICT_STYLES[word])
-
-
-def _spin(row: "Row") -> str:
-    """S² beside what it should be."""
-    if row.s2 is None or row.s2_error is None or not row.s2_error:
-        return ""
-    return format_energy(row.s2, row.s2_error)
-
-
-def _basis(rows: "Sequence[Row]") -> str:
-    """The basis of Hartree–Fock, where it is the same for all rows that have one."""
-    found = {row.hartree_fock_basis for row in rows} - {None}
-    return f"/{found.pop()}" if len(found) == 1 else ""
-
-
-def table_columns(unit: EnergyUnit, rows: "Sequence[Row]" = ()) -> "list[TableColumn[Row]]":
-    """For people, energies in their unit; JSON and CSV have the fields of a row, in hartree."""
-    factor, difference = PER_HARTREE[unit], _Difference(unit)
-
-    def off(row: "Row") -> str:
-        return difference.of(row.energy, row.reference, row.error)
-
-    def correlation(row: "Row") -> str:
-        return difference.of(row.energy, row.hartree_fock, row.error)
-
-    def left(row: "Row") -> str:
-        if row.left is None or row.left_error is None:
-            return ""
-        return difference.of(row.left, 0.0, row.left_error)
-
-    def extrapolated(row: "Row") -> str:
-        if row.extrapolated is None or row.extrapolated_error is None:
-            return ""
-        return format_energy(factor * row.extrapolated, factor * row.extrapolated_error)
-
-    above_hf = f"E - HF{_basis(rows)}, {difference.unit}"
-    return [
-        TableColumn("name", lambda row: row.name),
-        TableColumn(
-            "energy" if unit == "hartree" else f"energy, {unit}",
-            lambda row: format_energy(factor * row.energy, factor * row.error),
-            "point",
-        ),
-        TableColumn(f"left, {difference.unit}", left, "point"),
-        TableColumn(f"off by {difference.unit}", off, "point", dispensable=2),
-        TableColumn("S²", _spin, "point", dispensable=3),
-        TableColumn(above_hf, correlation, "point", dispensable=3),
-        TableColumn("extrapolated", extrapolated, "point", dispensable=5),
-        TableColumn("runs", lambda row: str(row.runs), "right", dispensable=3),
-        TableColumn("steps", lambda row: str(row.n_steps), "right", dispensable=4),
-        TableColumn("variance", lambda row: f"{row.variance:.3g}", "right", dispensable=5),
-        TableColumn("tau", lambda row: f"{row.tau:.1f}", "right", dispensable=6),
-        TableColumn("n_eff", lambda row: f"{math.floor(row.n_eff)}", "right", dispensable=2),
-        TableColumn("verdict", lambda row: _verdict(row.verdict)),
-        TableColumn("note", lambda row: Cell(row.why, "dim"), "note", dispensable=1),
-    ]
-
-
-class _Difference:
-    """How differences of energies are told: in the unit of the table, and not in hartree."""
-
-    def __init__(self, unit: EnergyUnit) -> None:
-        """Millihartree where the table has hartree."""
-        self.unit = "mHa" if unit == "hartree" else unit
-        self._factor = 1e3 if unit == "hartree" else PER_HARTREE[unit]
-
-    def of(self, energy: float, other: float | None, error: float) -> str:
-        """An energy minus another one, with the error of the first; nothing without the other."""
-        if other is None:
-            return ""
-        return format_energy(self._factor * (energy - other), self._factor * error)
-
+    from vmcjob.results.table import Table
 
 Unit = Annotated[
     EnergyUnit, typer.Option("--unit", help="Of the table shown; JSON and CSV stay in hartree.")
@@ -274,20 +191,6 @@ def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]")
     if differences:
         put("")
         put_table(*make_table(sum_columns(unit), differences))
-
-
-def sum_columns(unit: EnergyUnit) -> "list[TableColumn[Difference]]":
-    """Columns of sums of energies, in their unit."""
-    factor = PER_HARTREE[unit]
-    return [
-        TableColumn("sum", lambda found: found["sum"]),
-        TableColumn(
-            "energy" if unit == "hartree" else f"energy, {unit}",
-            lambda found: format_energy(factor * found["energy"], factor * found["error"]),
-            "point",
-        ),
-        TableColumn("verdict", lambda one: _verdict(one["verdict"])),
-    ]
 
 
 def _summary(table: "Table") -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from vmcjob.columns import Column
-from vmcjob.observables.contracts import Quantity, Series, estimates_of, means
+from vmcjob.observables.contracts import Quantity, Series, Subject, estimates_of, means
 from vmcjob.observables.fields import Geometry, control_column
 from vmcjob.observables.regression import beside, controlled
 from vmcjob.stats import Estimate, estimate_function
@@ -45,6 +45,11 @@ class Components:
     """
 
     terms: Mapping[str, str]
+
+    @classmethod
+    def of(cls, subject: Subject) -> "Components":
+        """The terms of a system's Hamiltonian."""
+        return cls({name: TERMS[name] for name in subject.terms})
 
     @property
     def columns(self) -> dict[str, Column]:

@@ -1,7 +1,7 @@
 """The contract of an observable, and its result."""
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Final, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -14,6 +14,15 @@ if TYPE_CHECKING:
 
 Series = Mapping[str, np.ndarray]
 """Columns by name, with axes (step, declared axes of the column)."""
+
+COULOMB_TERMS: Final = ("kinetic", "v_ee", "v_en", "v_nn")
+
+
+class Subject(NamedTuple):
+    """The facts about a system that observables are made from."""
+
+    terms: tuple[str, ...] = COULOMB_TERMS  # names of the Hamiltonian's terms
+    n_nuclei: int = 1
 
 
 class Quantity(NamedTuple):
@@ -42,9 +51,10 @@ class Quantity(NamedTuple):
 class Observable(Protocol):
     """A quantity to measure in evaluation beside the energy.
 
-    A new observable is one file with a class, and one line in `TABLE`. `measure` runs on devices
-    for one walker; its mean over walkers is recorded. `estimate` runs where results are read, and
-    turns the means of all steps into results.
+    A new observable is one file with a class, an import in `vmcjob.observables`, and one line in
+    `columns.OBSERVABLES`. A class that depends on the system has a method `of(subject)`. `measure`
+    runs on devices for one walker; its mean over walkers is recorded. `estimate` runs where results
+    are read, and turns the means of all steps into results.
     """
 
     @property

@@ -11,6 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from vmcjob.errors import StoreError
+from vmcjob.observables.forces import COLUMNS as OF_FORCES
+from vmcjob.observables.forces import bond_force, doubts
 from vmcjob.results.parallel import ALONE_S, Killed, compute
 from vmcjob.stats import Estimate, estimate
 from vmcjob.store import RunStore, peek
@@ -59,6 +61,7 @@ class Evaluated(NamedTuple):
     continues: str | None  # the run whose samples are among its own
     judgement: Judgement
     extrapolation: Extrapolation
+    bond_force: Estimate | None  # −dE/dR in hartree/bohr, if there are two nuclei and forces
 
 
 class UnusableError(Exception):
@@ -141,7 +144,8 @@ def evaluate(run: RunResult) -> Evaluated:
     basis = start.attributes.get("basis") if start else None
     provenance = store.attrs["provenance"]
     walkers = read_walkers(store.attrs.get(peek.WALKERS))
-    about = About(hartree_fock, run.n_walkers, run.spins, walkers)
+    forces = _forces(store)
+    about = About(hartree_fock, run.n_walkers, run.spins, walkers, tuple(doubts(forces)))
     judgement = judge(train, series, result, about)
     return Evaluated(
         run=run,
@@ -155,7 +159,16 @@ def evaluate(run: RunResult) -> Evaluated:
         continues=provenance.get("continues", {}).get("run_id"),
         judgement=judgement,
         extrapolation=judgement.extrapolation,
+        bond_force=bond_force(forces),
     )
+
+
+def _forces(store: RunStore) -> Mapping[str, np.ndarray]:
+    """The series of forces; {} without forces, and where rows are lost: the energy is not."""
+    try:
+        return store.observed(OF_FORCES)
+    except StoreError:
+        return {}
 
 
 def _standing(done: Mapping[str, int], planned: Mapping[str, int]) -> str:

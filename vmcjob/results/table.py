@@ -10,16 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from vmcjob.results.evaluation import Attempts, Evaluated, RunResult, UnusableError, attempt_all
+from vmcjob.results.fields import of_force, of_spin, of_training
 from vmcjob.results.frames import to_dataframe, to_dataset
 from vmcjob.results.html import html_table
 from vmcjob.results.naming import tell_apart
 from vmcjob.results.provenance import summarize
 from vmcjob.results.units import format_energy
 from vmcjob.stats import Estimate, pool
-from vmcjob.verdict.extrapolation import pool_extrapolations, pool_left
-from vmcjob.verdict.findings import pool_trends
 from vmcjob.verdict.judgement import CONVERGED, by_run, explain, verdict_of
-from vmcjob.verdict.spin import pool_spins
 
 if TYPE_CHECKING:
     from vmcjob.results.frames import DataFrame, Dataset
@@ -32,6 +30,7 @@ UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
     ),
     "hartree",
 )
+UNITS |= dict.fromkeys(("bond_force", "bond_force_error"), "hartree/bohr")
 NOT_IN_CSV = {
     "findings",
     "unsettled",
@@ -78,6 +77,8 @@ class Row:
     s2_error: float | None
     s2_expected: float | None  # S(S + 1) of the spin that was asked for
     hartree_fock_basis: str | None
+    bond_force: float | None  # −dE/dR of two nuclei, hartree/bohr; None without forces
+    bond_force_error: float | None
 
 
 class Exclusion(NamedTuple):
@@ -224,8 +225,9 @@ def _row(group: Sequence[Evaluated]) -> Row:
         wall_time_s=sum(item.wall_time_s for item in group),
         hartree_fock_basis=group[0].basis,
         **_verdict(group, pooled),
-        **_training(group),
-        **_spin(group),
+        **of_training(group),
+        **of_spin(group),
+        **of_force(group),
     )
 
 
@@ -240,28 +242,6 @@ def _verdict(group: Sequence[Evaluated], pooled: Estimate) -> dict[str, Any]:
         "findings": tuple(by_run(seeds, [one.findings for one in judged])),
         "unsettled": tuple(by_run(seeds, [one.unsettled for one in judged])),
     }
-
-
-def _training(group: Sequence[Evaluated]) -> dict[str, Any]:
-    """The fields of a row that say what longer training would bring."""
-    lines = [item.extrapolation for item in group]
-    extrapolated, left = pool_extrapolations(lines), pool_left(lines)
-    slope = pool_trends([item.judgement.trend for item in group])
-    return {
-        "extrapolated": extrapolated.energy,
-        "extrapolated_error": extrapolated.error,
-        "not_extrapolated": extrapolated.why,
-        "left": left and left[0],
-        "left_error": left and left[1],
-        "training_slope": slope and slope.per_1000,
-        "training_slope_error": slope and slope.error,
-    }
-
-
-def _spin(group: Sequence[Evaluated]) -> dict[str, Any]:
-    """The fields of a row about its total spin."""
-    spin = pool_spins([item.judgement.spin for item in group])
-    return {"s2": spin.square, "s2_error": spin.error, "s2_expected": spin.expected}
 
 
 def _label(run: RunResult) -> str:

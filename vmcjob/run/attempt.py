@@ -6,9 +6,11 @@ from functools import partial
 
 from vmcjob.errors import RunDirError, UsageError
 from vmcjob.observables import columns_of
+from vmcjob.observables.forces import COLUMNS as OF_FORCES
+from vmcjob.observables.forces import doubts
 from vmcjob.protocol.rank import Rank
 from vmcjob.run.ahead import Steps
-from vmcjob.run.calculation import build, configure_jax, describe_blocks, terms_of
+from vmcjob.run.calculation import build, configure_jax, describe_blocks, subject_of
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
@@ -89,7 +91,8 @@ def _verdict(store: RunStore, spec: JobSpec, run_id: str) -> str:
     hartree_fock = start.attributes["energy"] if start else None
     spins = spec.system.n_up, spec.system.n_down
     walkers = read_walkers(store.attrs.get(peek.WALKERS))
-    about = About(hartree_fock, spec.sampler.walkers, spins, walkers)
+    notes = tuple(doubts(store.observed(OF_FORCES)))
+    about = About(hartree_fock, spec.sampler.walkers, spins, walkers, notes)
     judged = [judge(train, evaluate, energy, about)]
     verdict = verdict_of(energy, judged)
     if verdict == CONVERGED:
@@ -133,7 +136,7 @@ def _open_store(run_dir: RunDir, spec: JobSpec, start: Checkpoint | None) -> Run
         n_snapshots=min(spec.output.snapshots, spec.evaluate.steps),
         dtype=spec.numerics.dtype,
         more_train=COLUMNS[type(spec.optimizer)],
-        observed=columns_of(spec.evaluate.observables, terms_of(spec.system)),
+        observed=columns_of(spec.evaluate.observables, subject_of(spec.system)),
         observe_every=spec.evaluate.observe_every,
     )
     return RunStore.create(

@@ -57,9 +57,9 @@ def _hamiltonian(spec: jobspec.System) -> Hamiltonian:
     return make_hamiltonian(make_system(spec), spec.ecp_points or 0)  # 0: there is no quadrature
 
 
-def terms_of(spec: jobspec.System) -> tuple[str, ...]:
-    """The names of the terms of the Hamiltonian."""
-    return tuple(_hamiltonian(spec).terms)
+def subject_of(spec: jobspec.System) -> observables.Subject:
+    """The facts about a system that observables are made from."""
+    return observables.Subject(tuple(_hamiltonian(spec).terms), len(spec.atoms))
 
 
 def _core(potential: jobspec.Potential | None) -> Core | None:
@@ -100,7 +100,7 @@ def build(
         average_from=average_from(spec),
         n_up=system.n_up,
         spin_penalty=spec.train.spin_penalty,
-        observing=_observing(spec.evaluate, hamiltonian),
+        observing=_observing(spec),
     )
     pretraining = _pretraining(spec, ansatz, start, policy) if start else None
     return Calculation(
@@ -145,9 +145,9 @@ def _moves(options: jobspec.Sampler, number: int) -> Moves:
     return Moves(number, options.proposal == "scaled", bool(options.jumps))
 
 
-def _observing(options: jobspec.Evaluate, hamiltonian: Hamiltonian) -> Observing:
-    made = observables.make(options.observables, tuple(hamiltonian.terms))
-    return Observing(made, options.observe_every)
+def _observing(spec: jobspec.JobSpec) -> Observing:
+    made = observables.make(spec.evaluate.observables, subject_of(spec.system))
+    return Observing(made, spec.evaluate.observe_every)
 
 
 def _pretraining(

@@ -4,13 +4,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Final, Literal
 
-from vmcjob.document import Before, Clash, above, between
+from vmcjob.columns import OBSERVABLES
+from vmcjob.document import Before, Clash, above, between, enumerate_words, one_of
 
 MAX_STEPS: Final = 10_000_000
 """Longest series: a store keeps it in a dozen files, and a commit replaces one file per column."""
 
-ObservableName = Literal["components", "dipole", "quadrupole", "r2", "spin", "density", "pairs"]
-"""Names in `vmcjob.observables.TABLE`, which is not imported here because it needs NumPy."""
+ObservableName = Annotated[
+    str, one_of(OBSERVABLES, enumerate_words([f'"{name}"' for name in OBSERVABLES], "or"))
+]
+"""Names of observables."""
 
 
 @dataclass(frozen=True)

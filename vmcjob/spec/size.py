@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from vmcjob.columns import OBSERVABLES
 from vmcjob.spec.ansatz import Ansatz, FermiNet, Psiformer, SlaterJastrow
 from vmcjob.spec.optimizer import Adam, Kfac, Lamb, MinSr, Optimizer, Spring, Sr
 
@@ -27,16 +28,6 @@ EVALUATE_COLUMNS: Final = 8
 """Columns of every store, steps included; tests compare these and the next with the store's."""
 MORE_COLUMNS: Final[Mapping[str, int]] = {"sr": 1, "minsr": 4, "spring": 4, "kfac": 1}
 """Further columns of training, by kind of the optimizer."""
-OBSERVED_COLUMNS: Final[Mapping[str, int]] = {
-    "components": 8,
-    "dipole": 18,
-    "quadrupole": 9,
-    "r2": 5,
-    "spin": 1,
-    "density": 203,
-    "pairs": 203,
-}
-"""Numbers of one measurement, by the name of the observable."""
 FACTORS: Final = 3
 """Size of the two factors of a dense layer in K-FAC, relative to its parameters (about)."""
 DESCRIPTION_BYTES: Final = 2**15
@@ -113,7 +104,8 @@ def _memories(optimizer: Optimizer) -> int:
 def _count_series(spec: "JobSpec") -> int:
     """Number of values in all rows of training, evaluation and observables."""
     evaluate = spec.evaluate
-    observed = sum(OBSERVED_COLUMNS[name] for name in evaluate.observables)
+    n_nuclei = len(spec.system.atoms)
+    observed = sum(OBSERVABLES[name].numbers(n_nuclei) for name in evaluate.observables)
     n_observed = evaluate.steps // evaluate.observe_every * (observed + 1) if observed else 0
     n_train = spec.train.steps * (TRAIN_COLUMNS + MORE_COLUMNS.get(spec.optimizer.kind, 0))
     return n_train + evaluate.steps * EVALUATE_COLUMNS + n_observed

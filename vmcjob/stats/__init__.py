@@ -11,6 +11,7 @@ from vmcjob.stats.mean import (
     candidate_errors,
     estimate,
     estimate_function,
+    pseudovalues,
     standard_error,
     standard_errors,
 )
@@ -28,6 +29,7 @@ __all__ = [
     "estimate_function",
     "normalized_autocorrelation",
     "pool",
+    "pseudovalues",
     "scatter",
     "standard_error",
     "standard_errors",

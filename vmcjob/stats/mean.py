@@ -84,9 +84,14 @@ def standard_errors(rows: np.ndarray) -> np.ndarray:
 
 
 def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) -> Estimate:
-    """A function of the means of correlated series, such as their ratio, by the jackknife.
+    """A function of the means of correlated series, such as their ratio, by the jackknife."""
+    return estimate(pseudovalues(function, *series))
 
-    Each step i has the pseudovalue
+
+def pseudovalues(function: Callable[..., np.ndarray], *series: np.ndarray) -> np.ndarray:
+    """The series whose mean estimates a function of the means of correlated series.
+
+    Each step i has the jackknife's pseudovalue
 
         p_i = n f(m) − (n − 1) f(m without i).
 
@@ -101,9 +106,9 @@ def estimate_function(function: Callable[..., np.ndarray], *series: np.ndarray) 
     n = len(columns[0])
     whole = function(*(one.mean(axis=0, keepdims=True) for one in columns))
     if n < 2:
-        return estimate(whole)
+        return whole
     without = function(*((one.sum(axis=0) - one) / (n - 1) for one in columns))
-    return estimate(n * whole - (n - 1) * without)
+    return n * whole - (n - 1) * without
 
 
 def candidate_errors(rows: np.ndarray) -> dict[str, tuple[np.ndarray, np.ndarray]]:

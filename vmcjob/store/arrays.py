@@ -1,5 +1,6 @@
 """The arrays of a store: their names, columns and rows."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -57,9 +58,12 @@ class Arrays:
         """Planned number of rows of an array."""
         return self._open(name).shape[0]
 
-    def read_group(self, group: str, length: int) -> dict[str, np.ndarray]:
-        """The first rows of all arrays of a group."""
-        return {name: self.read(f"{group}/{name}", length) for name in self.names(group)}
+    def read_group(
+        self, group: str, length: int, names: Sequence[str] = ()
+    ) -> dict[str, np.ndarray]:
+        """The first rows of the named arrays of a group; without names, of all arrays."""
+        chosen = names or self.names(group)
+        return {name: self.read(f"{group}/{name}", length) for name in chosen}
 
     def read(self, name: str, length: int | None = None) -> np.ndarray:
         """The first `length` rows of an array, or all rows; StoreError if they cannot be read."""

@@ -185,15 +185,15 @@ class RunStore:
         """Steps of evaluation between two observations; None if nothing is observed."""
         return self._arrays.observe_every
 
-    def observed(self) -> dict[str, np.ndarray]:
-        """The committed rows of all observables, `step` included; {} if nothing is observed."""
+    def observed(self, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
+        """Committed rows of all observables, and `step`, or of `names`; {} if not all are there."""
         every = self.observe_every
-        if every is None:
+        if every is None or not set(names) <= set(there := self._arrays.names(OBSERVED)):
             return {}
         length = self._n_committed["evaluate"] // every
-        for name in self._arrays.names(OBSERVED):
+        for name in names or there:
             self._arrays.require_rows(f"{OBSERVED}/{name}", length)
-        return self._arrays.read_group(OBSERVED, length)
+        return self._arrays.read_group(OBSERVED, length, names)
 
     def snapshots(self) -> tuple[np.ndarray, np.ndarray]:
         """Evaluation steps and walkers (snapshot, walker, electron, xyz) of all snapshots."""

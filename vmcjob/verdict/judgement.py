@@ -51,6 +51,7 @@ class About(NamedTuple):
     n_walkers: int | None = None
     spins: Spins | None = None
     walkers: Walkers | None = None  # compared with each other; None of an earlier release
+    notes: tuple[str, ...] = ()  # about other measurements, which do not count
 
 
 class Judgement(NamedTuple):
@@ -83,7 +84,7 @@ def judge(train: Series, evaluate: Series, energy: Estimate, about: About) -> Ju
         findings=(*found, *filter(None, [spin.finding]), *_unbound(evaluate)),
         unsettled=() if is_old else tuple(_unsettled(train["energy"], energy, line)),
         doubts=(doubt,) if doubt and doubt != NOT_MEASURED else (),
-        notes=(NOT_MEASURED,) if doubt == NOT_MEASURED else (),
+        notes=(*((NOT_MEASURED,) if doubt == NOT_MEASURED else ()), *about.notes),
         spin=spin,
         trend=trend(train["energy"]),
         extrapolation=line,

@@ -25,6 +25,7 @@ Observed = Mapping[str, Array]
 class Sample:
     """All that is known of one walker when an observable is measured."""
 
+    hamiltonian: Hamiltonian
     psi: SignedWaveFunction
     params: Params
     r: Float[Array, "elec 3"]  # bohr
@@ -143,7 +144,8 @@ class Measuring:
             own = walker_key(self.key, Share.HAMILTONIAN, walker)
             local = self.hamiltonian.local_energy(self.psi, params, r, self.nuclei, own)
             other = walker_key(self.key, Share.OBSERVABLES, walker)
-            sample = Sample(self.psi, params, r, self.nuclei, self.n_up, local, other)
+            given = self.hamiltonian, self.psi, params, r, self.nuclei, self.n_up, local, other
+            sample = Sample(*given)
             return local.total, self.observing.measure(sample)
 
         batch = fwdlap.over_walkers(of_one, chunk_divisor=self.chunk_divisor)
