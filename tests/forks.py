@@ -20,7 +20,10 @@ import warnings
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
-COMMANDS = ("vmcjob.cli", "vmcjob.analysis", "vmcjob.results.report", "vmcjob.scheduler.slurm")
+from vmcjob.cli.catalogue import ENTRIES
+
+EACH = sorted({f"vmcjob.cli.{entry.module}" for entry in ENTRIES.values()})
+COMMANDS = (*EACH, "vmcjob.analysis", "vmcjob.results.report", "vmcjob.scheduler.slurm")
 WORKERS = ("vmcjob.cli", "vmcjob.run.main", "vmcjob.run.attempt")
 AT_START = ("JAX_", "PYTHON", "OMP_", "OPENBLAS_", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
 """Variables that an interpreter or a library reads when it starts: beginnings of their names."""

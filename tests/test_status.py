@@ -85,7 +85,8 @@ def test_a_run_that_nobody_touched_is_new(run):
 
 def test_a_run_waits_as_long_as_its_launcher_lives(run, alive):
     submit(run, alive)
-    assert examine(run).state is State.QUEUED
+    row = examine(run)
+    assert (row.state, row.message) == (State.QUEUED, "waits for its turn on this machine")
     submit(run, DEAD)
     assert examine(run).state is State.DEAD
 
@@ -180,7 +181,7 @@ def test_a_resubmitted_run_is_queued_whatever_its_last_attempt_came_to(run, aliv
     end(run, Outcome.FAILED, "disk full")
     submit(run, alive)
     assert examine(run).state is State.QUEUED
-    assert examine(run).message == ""
+    assert examine(run).message == "waits for its turn on this machine"
     submit(run, DEAD)
     assert examine(run).state is State.FAILED
 

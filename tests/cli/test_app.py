@@ -32,6 +32,7 @@ def heavy_imports(shell: Shell, *arguments: str) -> set[str]:
     "command",
     [
         *("--help", "--version", "submit --help", "status", "validate h.toml", "submit -n h.toml"),
+        "estimate --no-calibration h.toml",
         *("show h2-0000000000", "show --json h2-0000000000"),
     ],
 )
@@ -40,6 +41,15 @@ def test_the_login_node_imports_nothing_heavy(shell, command):
     for number in range(3):
         finish(make_run(shell.runs, f"h2-{number:010}"))
     assert heavy_imports(shell, *command.split()) == set()
+
+
+@pytest.mark.parametrize("line", ["vmcjob s", "vmcjob status h", "vmcjob submit --set sampler."])
+def test_completion_imports_nothing_heavy(shell, line):
+    """A key that answers after a second is not pressed twice; help texts would import Rich."""
+    make_run(shell.runs, "h2-0000000000")
+    number = str(len(line.split()) - 1)
+    words = {"_VMCJOB_COMPLETE": "complete_bash", "COMP_WORDS": line, "COMP_CWORD": number}
+    assert heavy_imports(Shell(shell.cwd, words)) == set()
 
 
 def test_submitting_imports_nothing_heavy(shell):
@@ -53,7 +63,7 @@ def test_help_names_every_command_and_hides_the_machinery(shell):
     commands += ("show", "rerun", "image", "plot")
     assert all(f"\n  {command} " in done.stdout for command in commands)
     assert "local-queue" not in done.stdout
-    assert "..." not in done.stdout.partition("Commands:")[2]  # no sentence is cut
+    assert "..." not in done.stdout.partition("Start and stop runs:")[2]  # no sentence is cut
     assert shell.run("-h").stdout == done.stdout
 
 
@@ -190,6 +200,9 @@ def test_colours_are_for_terminals_that_want_them(shell):
     assert "\x1b" not in shell.run("status").stdout
     for setting in ({"NO_COLOR": "1"}, {"TERM": "dumb"}):
         assert "\x1b" not in Shell(shell.cwd, setting).run_on_terminal("status")[1]
+    assert "\x1b" not in shell.run_on_terminal("--color", "never", "status")[1]
+    always = Shell(shell.cwd, {"NO_COLOR": "1"}).run("--color", "always", "status")
+    assert "\x1b[32mfinished" in always.stdout  # an option wins over a variable
 
 
 @pytest.mark.parametrize("n_columns", [40, 60, 80])
@@ -201,3 +214,5 @@ def test_a_narrow_terminal_gets_narrow_lines(shell, n_columns):
     _, shown = plain.run_on_terminal("status", n_columns=n_columns)
     assert max(map(len, shown.splitlines())) <= n_columns
     assert "h2-1111111111" in shown
+    assert shown.endswith("a note is cut: vmcjob show h2-1111111111\n")
+    assert "a note is cut" not in plain.run_on_terminal("status", n_columns=300)[1]

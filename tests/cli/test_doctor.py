@@ -100,3 +100,25 @@ def test_a_node_is_checked_in_a_job_of_the_site(machine: Machine) -> None:
     said = (machine.folder / "said").read_text()
     assert "--partition=gpu --account=chem" in said
     assert said.endswith(f"-m vmcjob doctor --site {machine.folder}/s.toml\n")
+
+
+QUOTAS = """Disk quotas for user me (uid 1000):
+     Filesystem  blocks   quota   limit   grace   files   quota   limit   grace
+          /home 9500000* 9000000 10000000   6days   1200       0       0
+       /scratch  100000       0       0          995000 1000000 1100000
+/a/very/long/name/of/a/project 1000 2000000 2000000     10       0       0
+           /tmp       8       0       0               1       0       0
+"""
+
+
+def test_a_quota_that_is_nearly_used_up_is_a_warning(machine: Machine) -> None:
+    """Space above its soft limit, and files near theirs; others are not shown."""
+    assert "quota" not in machine.levels()
+    machine.add("quota", QUOTAS)
+    checks = json.loads(machine.doctor("--json").stdout)["checks"]
+    found = [(c["level"], c["found"]) for c in checks if c["name"] == "quota"]
+    assert found == [
+        (WARNING, "/home: 9.73 GB of 9.22 GB"),
+        (WARNING, "/scratch: 995000 of 1000000 files"),
+        (OK, "/a/very/long/name/of/a/project: 1.02 MB of 2.05 GB"),
+    ]

@@ -5,7 +5,9 @@ import time
 from dataclasses import replace
 
 from tests.cli.shell import Shell, busy_slot, finish
+from tests.cli.test_plot import make_finished as make_finished_run
 from tests.runs import make_run
+from vmcjob.cli.spent import Asked, left_words
 from vmcjob.rundir import Heartbeat, Phase, RunDir, Submission
 from vmcjob.spec import dump_spec, parse_spec
 
@@ -176,3 +178,26 @@ def test_the_options_of_a_job_are_shown_with_who_gave_them(shell):
         "time       resources.time, h2.toml:7\naccount    /s.toml\n"
     )
     assert section in shell.run("show", "h2").stdout
+
+
+def test_energies_are_drawn_in_a_line_of_text(shell):
+    """Each series has its curve; what --json cannot have is refused, and not ignored."""
+    make_finished_run(shell.runs, "h2-1a2b3c4d5e", -1.174476, '[["H", 0.0, 0.0, 0.0]]', point={})
+    shown = shell.run("show", "h2", "--energy").stdout
+    (line,) = [line for line in shown.splitlines() if line.startswith("evaluation")]
+    assert "▁" in line
+    assert "hartree in " in line
+    assert "evaluation  " not in shell.run("show", "h2").stdout
+    done = shell.run("show", "h2", "--energy", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_time_left_stands_beside_the_wall_time_that_is_left():
+    """A job that ends before the run goes on in another attempt, and that is not hidden."""
+    begun = time.time() - 3600
+    words = left_words(Asked(limit_s=7200.0), 9000.0, begun)
+    assert words.startswith("about 2 h 30 min; its job has ")
+    assert words.endswith(" of wall time left; it goes on in another attempt")
+    assert "another" not in left_words(Asked(limit_s=7200.0), 60.0, begun)
+    assert left_words(Asked(), 60.0, None) == "about 1 min"
+    assert left_words(Asked(limit_s=7200.0), None, begun) == ""

@@ -3,12 +3,16 @@
 import os
 import re
 import sys
-from typing import Annotated, Any
+from collections.abc import Iterator, MutableMapping
+from importlib import import_module
+from typing import Annotated, Any  # Any: Typer does not export the types that it passes
 
 import typer
 from typer.core import TyperCommand, TyperGroup
+from typer.main import get_command_from_info, get_group_from_info
 
-from vmcjob.cli.screen import forgive_encodings, say
+from vmcjob.cli.catalogue import ENTRIES, EXAMPLES, PANELS
+from vmcjob.cli.screen import When, choose_colour, forgive_encodings, say
 from vmcjob.errors import VmcJobError
 from vmcjob.version import __version__
 
@@ -21,7 +25,7 @@ NOUNS = {"int": "a whole number", "integer": "a whole number", "float": "a numbe
 class Commands(TyperGroup):
     """A user's mistake ends with a sentence and an exit code; only a bug shows a traceback."""
 
-    def invoke(self, ctx: Any) -> object:  # Any: Typer does not export the type it passes
+    def invoke(self, ctx: Any) -> object:
         """Run the command."""
         try:
             return super().invoke(ctx)
@@ -45,6 +49,10 @@ class Commands(TyperGroup):
             ctx.fail(f"'{args[0]}' is no command. Did you mean 'vmcjob submit {args[0]}'?")
         return super().resolve_command(ctx, args)
 
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The names of commands and options, without their help: that would import Rich."""
+        return _without_help(super().shell_complete(ctx, incomplete))
+
 
 def _missing_package(error: ModuleNotFoundError) -> str | None:
     """The package that vmcjob requires and that is missing; None for any other module."""
@@ -56,8 +64,60 @@ def _missing_package(error: ModuleNotFoundError) -> str | None:
     return name if name in needed else None
 
 
+class LateCommands(MutableMapping[str, Any]):
+    """The commands by name; the module of a command is imported when the command is asked for."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, Any] = {}
+
+    def __getitem__(self, name: str) -> Any:
+        if name not in self._made:
+            import_module(f"vmcjob.cli.{ENTRIES[name].module}")
+            self._made[name] = _make_command(name)
+        return self._made[name]
+
+    def __setitem__(self, name: str, command: Any) -> None:
+        self._made[name] = command
+
+    def __delitem__(self, name: str) -> None:
+        del self._made[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(ENTRIES)
+
+    def __len__(self) -> int:
+        return len(ENTRIES)
+
+
+class Program(Commands):
+    """The commands of the catalogue, each imported when it is used."""
+
+    def __init__(self, **settings: Any) -> None:
+        settings["commands"] = None
+        super().__init__(**settings)
+        self.commands = LateCommands()
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """The commands in groups, as the catalogue has them."""
+        del ctx
+        width = max(map(len, ENTRIES))
+        for title, panel in PANELS.items():
+            with formatter.section(title):
+                rows = [(name.ljust(width), entry.sentence) for name, entry in panel.items()]
+                formatter.write_dl(rows)
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The names of commands, of which none is imported, or those of options."""
+        from typer._click.shell_completion import CompletionItem
+
+        if incomplete.startswith("-"):
+            return _without_help(TyperCommand.shell_complete(self, ctx, incomplete))  # pyright: ignore[reportArgumentType]
+        names = (name for panel in PANELS.values() for name in panel)
+        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+
+
 class Command(TyperCommand):
-    """A command with its usage in the common notation, and plain words for bad numbers."""
+    """A command with its usage in the common notation, examples, and plain words for numbers."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:  # Any: as in Commands
         """Parse the arguments; where Click calls a number an int range, say "whole number"."""
@@ -67,19 +127,48 @@ class Command(TyperCommand):
             error.message = NUMBERS.sub(lambda kind: NOUNS[kind[1]], error.message)
             raise
 
-    def collect_usage_pieces(self, ctx: Any) -> list[str]:  # Any: as in Commands
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """`SPEC...`, where newer releases of Typer write `{SPEC...}`."""
         return [piece.strip("{}") for piece in super().collect_usage_pieces(ctx)]
 
+    def format_epilog(self, ctx: Any, formatter: Any) -> None:
+        """The examples of the command."""
+        if examples := EXAMPLES.get(ctx.command_path.partition(" ")[2]):
+            with formatter.section("Examples"):
+                for line in examples:
+                    formatter.write(f"{'':>{formatter.current_indent}}{line}\n")
+
+    def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
+        """The names of options, without their help: that would import Rich."""
+        return _without_help(super().shell_complete(ctx, incomplete))
+
+
+def _without_help(items: list[Any]) -> list[Any]:
+    for item in items:
+        item.help = None
+    return items
+
 
 app = typer.Typer(
-    cls=Commands,
-    add_completion=False,
+    cls=Program,
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _make_command(name: str) -> Any:
+    """The command that its module has registered; KeyError if it has not."""
+    settings: dict[str, Any] = {"pretty_exceptions_short": True, "rich_markup_mode": None}
+    for info in app.registered_groups:
+        if info.name == name:
+            return get_group_from_info(info, suggest_commands=True, **settings)
+    for info in app.registered_commands:
+        own = info.name or (info.callback and info.callback.__name__)
+        if own == name:
+            return get_command_from_info(info, **settings)
+    raise KeyError(name)
 
 
 def _show_version(is_wanted: bool) -> None:
@@ -96,8 +185,13 @@ def vmcjob(
             "--version", callback=_show_version, is_eager=True, help="Show the version and exit."
         ),
     ] = False,
+    colour: Annotated[
+        When, typer.Option("--color", help="Colours; auto: on a terminal, unless $NO_COLOR is set.")
+    ] = When.AUTO,
 ) -> None:
     """From a TOML job spec to a variational Monte Carlo energy with an honest error bar."""
+    del version
+    choose_colour(colour)
 
 
 def main() -> None:

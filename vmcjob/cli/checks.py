@@ -117,14 +117,14 @@ def check_slurm(site: "Site") -> Iterator[Check]:
         else:
             yield Check("slurm", OK, "none here: runs start on this machine")
         return
-    done = _run("sinfo", "--version")
-    answers = _run("sinfo", "--noheader", "--format=%P")
+    done = ask("sinfo", "--version")
+    answers = ask("sinfo", "--noheader", "--format=%P")
     if answers.returncode:
         yield Check("slurm", FAILURE, f"sinfo: {_last(answers)}", "scontrol ping")
         return
     partitions = ", ".join(dict.fromkeys(answers.stdout.split()))
     yield Check("slurm", OK, f"{done.stdout.strip()}; partitions: {partitions}")
-    accounts = _run("sacctmgr", "--noheader", "--parsable2", "list", "cluster")
+    accounts = ask("sacctmgr", "--noheader", "--parsable2", "list", "cluster")
     if accounts.returncode or not accounts.stdout.strip():
         words = "no accounting: how a job ended is known for minutes only"
         yield Check("accounting", WARNING, words, "sacctmgr list cluster")
@@ -142,11 +142,11 @@ def check_apptainer(image: "Image | None") -> Iterator[Check]:
         else:
             yield Check("apptainer", need, words, "module load apptainer")
         return
-    yield Check("apptainer", OK, _run("apptainer", "--version").stdout.strip())
+    yield Check("apptainer", OK, ask("apptainer", "--version").stdout.strip())
     if not os.access("/dev/fuse", os.R_OK | os.W_OK):
         words = "not readable and writable: images are unpacked at each start"
         yield Check("/dev/fuse", WARNING, words, "ls -l /dev/fuse")
-    if _run("unshare", "--user", "true").returncode:
+    if ask("unshare", "--user", "true").returncode:
         words = "not allowed: Apptainer needs its setuid installation"
         yield Check("user namespaces", WARNING, words, "sysctl user.max_user_namespaces")
 
@@ -169,7 +169,7 @@ def check_gpus(image: "Image | None") -> Iterator[Check]:
     if shutil.which("nvidia-smi") is None:
         yield Check("gpu", OK, "none here; with --on-node, a node of the cluster is asked")
         return
-    listed = _run("nvidia-smi", "--list-gpus")
+    listed = ask("nvidia-smi", "--list-gpus")
     gpus = [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
     if listed.returncode or not gpus:
         yield Check("gpu", WARNING, f"nvidia-smi: {_last(listed)}", "nvidia-smi")
@@ -179,7 +179,7 @@ def check_gpus(image: "Image | None") -> Iterator[Check]:
     if image is not None:
         inside = ["python3", "-c", DEVICES]
         command = ["apptainer", "exec", "--nv", *image.options, str(image.path), *inside]
-    seen = _run(*command)
+    seen = ask(*command)
     where = "JAX in the image" if image else "JAX of this Python"
     if seen.returncode or not seen.stdout.strip():
         words = f"{where} sees no GPU: {_last(seen)}"
@@ -188,7 +188,7 @@ def check_gpus(image: "Image | None") -> Iterator[Check]:
         yield Check("jax", OK, f"{where} sees {seen.stdout.strip()}")
 
 
-def _run(*command: str) -> subprocess.CompletedProcess[str]:
+def ask(*command: str) -> subprocess.CompletedProcess[str]:
     """A command to its end; a missing or hanging one fails with a sentence."""
     try:
         return subprocess.run(

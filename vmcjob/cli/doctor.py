@@ -13,6 +13,7 @@ from vmcjob.cli import checks
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.checks import FAILURE, OK, WARNING, Check
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
+from vmcjob.cli.quota import check_quota
 from vmcjob.cli.screen import put_json, put_table, say
 from vmcjob.cli.text import Cell, Column
 from vmcjob.errors import SchedulerError, VmcJobError
@@ -68,6 +69,7 @@ def _examine(site: "Site") -> Iterator[Check]:
     yield from checks.check_python()
     yield from checks.check_machine()
     yield from checks.check_folders(site)
+    yield from check_quota()
     yield from checks.check_slurm(site)
     image = find_image(Container(), site.container)
     yield from checks.check_apptainer(image)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.complete import complete_keys
 from vmcjob.cli.options import AsJson
 from vmcjob.cli.screen import is_terminal, put, put_json, put_table
 from vmcjob.cli.text import Cell, Column
@@ -34,6 +35,7 @@ Names = Annotated[
     typer.Argument(
         metavar="[KEY]...",
         help="A table, a key like sampler.walkers, or a word of its meaning. [default: all]",
+        autocompletion=complete_keys,
     ),
 ]
 

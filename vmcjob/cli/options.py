@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vmcjob.cli.complete import complete_runs, complete_specs
 from vmcjob.cli.screen import say
 from vmcjob.errors import NotFoundError, UsageError
 
@@ -18,11 +19,21 @@ SELECTOR_HELP = (
     "Run id or its beginning, name of a spec or of a row, run directory, glob, or @last."
 )
 
-SpecPaths = Annotated[list[Path], typer.Argument(metavar="SPEC...", help="Job specs (TOML).")]
-Selector = Annotated[str, typer.Argument(metavar="RUN", help=SELECTOR_HELP)]
-SomeSelectors = Annotated[list[str], typer.Argument(metavar="RUN...", help=SELECTOR_HELP)]
+SpecPaths = Annotated[
+    list[Path],
+    typer.Argument(metavar="SPEC...", help="Job specs (TOML).", autocompletion=complete_specs),
+]
+Selector = Annotated[
+    str, typer.Argument(metavar="RUN", help=SELECTOR_HELP, autocompletion=complete_runs)
+]
+SomeSelectors = Annotated[
+    list[str], typer.Argument(metavar="RUN...", help=SELECTOR_HELP, autocompletion=complete_runs)
+]
 AnySelectors = Annotated[
-    list[str] | None, typer.Argument(metavar="RUN...", help=SELECTOR_HELP + " All without.")
+    list[str] | None,
+    typer.Argument(
+        metavar="RUN...", help=SELECTOR_HELP + " All without.", autocompletion=complete_runs
+    ),
 ]
 SiteProfile = Annotated[
     Path | None, typer.Option("--site", metavar="FILE", help="Site profile: where runs live.")

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from vmcjob.cli.complete import complete_changes
+
 if TYPE_CHECKING:
     from vmcjob.spec import Overrides
 
@@ -14,6 +16,7 @@ Values = Annotated[
         "--set",
         metavar="KEY=VALUE",
         help="Another value of a key, like sampler.walkers=1024; may be given again.",
+        autocompletion=complete_changes,
     ),
 ]
 Axes = Annotated[
@@ -22,6 +25,7 @@ Axes = Annotated[
         "--sweep",
         metavar="KEY=A,B,C",
         help="One run for each value of a variable or key, like R=1.0,1.4; may be given again.",
+        autocompletion=complete_changes,
     ),
 ]
 Seeds = Annotated[

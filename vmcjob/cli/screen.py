@@ -6,11 +6,34 @@ import os
 import shutil
 import sys
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import TextIO
 
 import typer
 
 from vmcjob.cli.text import Cell, Column, make_visible, paint, render_table
+
+
+class When(StrEnum):
+    """When output has colours."""
+
+    AUTO = "auto"
+    ALWAYS = "always"
+    NEVER = "never"
+
+
+_chosen = When.AUTO
+
+
+def choose_colour(when: When) -> None:
+    """Choose when the output of this process has colours."""
+    global _chosen
+    _chosen = when
+
+
+def _echo(text: str, *, is_talk: bool = False, is_line: bool = True) -> None:
+    """Print; colours stay in a pipe if they were asked for."""
+    typer.echo(text, err=is_talk, nl=is_line, color=True if _chosen is When.ALWAYS else None)
 
 
 def put(text: str) -> None:
@@ -20,7 +43,7 @@ def put(text: str) -> None:
 
 def put_drawn(text: str, *, is_talk: bool = False, is_line: bool = True) -> None:
     """Print the program's own text with colours and cursor moves."""
-    typer.echo(text, err=is_talk, nl=is_line)
+    _echo(text, is_talk=is_talk, is_line=is_line)
 
 
 def put_json(document: object, *, is_compact: bool = False) -> None:
@@ -31,7 +54,7 @@ def put_json(document: object, *, is_compact: bool = False) -> None:
 
 def put_table(columns: list[Column], rows: list[list[Cell]]) -> None:
     """Print a table as wide as the terminal; in a file, as wide as needed."""
-    typer.echo(draw_table(columns, rows))
+    _echo(draw_table(columns, rows))
 
 
 def draw_table(columns: list[Column], rows: list[list[Cell]]) -> str:
@@ -43,7 +66,7 @@ def draw_table(columns: list[Column], rows: list[list[Cell]]) -> str:
 def say(text: str, style: str = "") -> None:
     """Print a message for people, beside the data."""
     text = make_visible(text)
-    typer.echo(paint(text, style) if shows_colour(sys.stderr) else text, err=True)
+    _echo(paint(text, style) if shows_colour(sys.stderr) else text, is_talk=True)
 
 
 def is_terminal(stream: TextIO | None) -> bool:
@@ -57,7 +80,9 @@ def can_redraw(stream: TextIO | None) -> bool:
 
 
 def shows_colour(stream: TextIO | None) -> bool:
-    """Whether to use colours: on a capable terminal, unless NO_COLOR is set."""
+    """Whether to use colours: as chosen, else on a capable terminal, unless NO_COLOR is set."""
+    if _chosen is not When.AUTO:
+        return _chosen is When.ALWAYS
     return can_redraw(stream) and not os.environ.get("NO_COLOR")
 
 

@@ -10,10 +10,12 @@ import typer
 
 from vmcjob.cli.against import show_against
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.complete import complete_runs
 from vmcjob.cli.options import AsJson, RunsRoot, Selector, SiteProfile, select_run
 from vmcjob.cli.origins import all_origins, annotate, describe_options
 from vmcjob.cli.screen import draw_table, put_drawn, put_json
-from vmcjob.cli.spent import describe_spent
+from vmcjob.cli.sparkline import energy_facts
+from vmcjob.cli.spent import describe_spent, left_words, read_asked
 from vmcjob.cli.status import format_step, row_document
 from vmcjob.cli.text import (
     Cell,
@@ -25,7 +27,7 @@ from vmcjob.cli.text import (
     format_time,
     make_visible,
 )
-from vmcjob.errors import RunDirError, SpecError, VmcJobError, combine
+from vmcjob.errors import RunDirError, SpecError, UsageError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.rundir import Record, RunDir
@@ -48,8 +50,16 @@ def show(
     runs: RunsRoot = None,
     against: Annotated[
         str | None,
-        typer.Option("--against", metavar="RUN", help="Show only the keys that differ there."),
+        typer.Option(
+            "--against",
+            metavar="RUN",
+            help="Show only the keys that differ there.",
+            autocompletion=complete_runs,
+        ),
     ] = None,
+    has_energies: Annotated[
+        bool, typer.Option("--energy", help="Draw the energies of its steps, in lines of text.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Show all about one run: attempts, versions, spec, script.
@@ -60,17 +70,23 @@ def show(
     from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
 
+    if has_energies and (as_json or against is not None):
+        raise UsageError("--energy draws lines for people; leave --json and --against out")
     run = select_run(selector, site, runs)
     if against is not None:
         show_against(run, select_run(against, site, runs), as_json=as_json)
         return
     slurm = Watch()
-    row, record = examine(run, slurm.look([run])), run.read_record()
+    queue = slurm.look([run])
+    row, record = examine(run, queue), run.read_record()
     errors: list[VmcJobError] = [slurm.error] if slurm.error else []
     if as_json:
         put_json(_document(row, record, errors))
     else:
-        put_drawn("\n\n".join(_sections(row, record, errors)))
+        job = queue.get(run.path)
+        more = {"left": _left(row, job.started_at if job else None)}
+        more |= energy_facts(run) if has_energies else {}
+        put_drawn("\n\n".join(_sections(row, record, more, errors)))
     if errors:
         raise combine(errors)
 
@@ -109,10 +125,12 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
     }
 
 
-def _sections(row: "Row", record: "Record", errors: list[VmcJobError]) -> Iterator[str]:
+def _sections(
+    row: "Row", record: "Record", more: dict[str, str], errors: list[VmcJobError]
+) -> Iterator[str]:
     """The sections of `show`; empty ones are left out."""
     run = row.run
-    yield make_visible(align_facts(run_facts(row, record)))
+    yield make_visible(align_facts(run_facts(row, record) | more))
     if attempts := run.read_attempts():
         yield f"# attempts\n{_draw_attempts(attempts)}"
     if provenance := run.read_provenance():
@@ -153,6 +171,12 @@ def run_facts(row: "Row", record: "Record") -> dict[str, str]:
         "spec file": record.source,
         "directory": str(row.run.path),
     }
+
+
+def _left(row: "Row", started_at: float | None) -> str:
+    """The time that the run needs, beside the wall time that its job has."""
+    script = _read_script(row.run)
+    return left_words(read_asked(row.run, script[1] if script else None), row.eta_s, started_at)
 
 
 def _format_growth(run: "RunDir") -> str:

@@ -2,6 +2,7 @@
 
 import math
 import re
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -70,6 +71,18 @@ def describe_spent(run: "RunDir", script: str | None) -> dict[str, str]:
         "waited": waiting_words(used),
         "advice": advise(used, asked),
     }
+
+
+def left_words(asked: Asked, eta_s: float | None, started_at: float | None) -> str:
+    """Time that a running job still needs, beside the wall time that it still has."""
+    if eta_s is None:
+        return ""
+    words = f"about {format_duration(eta_s)}"
+    if started_at is None or asked.limit_s is None:
+        return words
+    left_s = max(0.0, started_at + asked.limit_s - time.time())
+    more = "; it goes on in another attempt" if left_s < eta_s else ""
+    return f"{words}; its job has {format_duration(left_s)} of wall time left{more}"
 
 
 def memory_words(used: "Spent", asked: Asked) -> str:

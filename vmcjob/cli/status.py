@@ -16,7 +16,7 @@ from vmcjob.cli.columns import TableColumn, make_document, make_table
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put_drawn, put_json, say
-from vmcjob.cli.text import Cell, format_duration, format_energy, format_point
+from vmcjob.cli.text import Cell, format_duration, format_energy, format_point, in_one_line
 from vmcjob.errors import UsageError, combine
 
 if TYPE_CHECKING:
@@ -136,8 +136,9 @@ def _put_last(found: "list[Row]", *, as_json: bool, is_watched: bool) -> None:
     if as_json:
         put_json(_document(found), is_compact=is_watched)
     elif found:
-        put_drawn(draw_status(found))
+        put_drawn(table := draw_status(found))
         _say_counts(found)
+        _say_cut(found, table)
 
 
 def draw_status(found: "list[Row]") -> str:
@@ -160,6 +161,13 @@ def _say_counts(found: "list[Row]") -> None:
     if len(found) > 1 and is_terminal(sys.stdout):
         counts = Counter(row.state for row in found)
         say(", ".join(f"{number} {state.lower()}" for state, number in counts.items()), "dim")
+
+
+def _say_cut(found: "list[Row]", table: str) -> None:
+    """Say where a note is in full that the terminal has no room for."""
+    cut = [row.run_id for row in found if in_one_line(row.message).strip() not in table]
+    if cut and is_terminal(sys.stdout):
+        say(f"a note is cut: vmcjob show {cut[0]}", "dim")
 
 
 @contextmanager

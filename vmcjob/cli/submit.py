@@ -8,6 +8,7 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.changes import say_changes
+from vmcjob.cli.complete import complete_runs
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.longer import Extension, MoreTraining
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
@@ -53,7 +54,10 @@ MoreTrainingSteps = Annotated[
 After = Annotated[
     list[str] | None,
     typer.Option(
-        "--after", metavar="RUN", help="Begin when that run has finished; may be given again."
+        "--after",
+        metavar="RUN",
+        help="Begin when that run has finished; may be given again.",
+        autocompletion=complete_runs,
     ),
 ]
 

@@ -112,7 +112,7 @@ def render_table(
     """
     lines = [[Cell(column.title, "dim") for column in columns], *rows]
     texts = [
-        _align(column, [_in_one_line(line[n].text) for line in lines])
+        _align(column, [in_one_line(line[n].text) for line in lines])
         for n, column in enumerate(columns)
     ]
     shown = _choose_columns(columns, texts, width)
@@ -140,7 +140,7 @@ def _escape(letter: str) -> str:
     return letter.encode("unicode_escape").decode("ascii")
 
 
-def _in_one_line(text: str) -> str:
+def in_one_line(text: str) -> str:
     """The first line of a text, without control characters; a single line keeps its indent."""
     if text.isprintable():
         return text

@@ -67,6 +67,7 @@ NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
     "vmcjob resume goes on"
 )
+ITS_TURN = "waits for its turn on this machine"
 OTHERS_FIRST = f"{SHORT_OF_MEMORY} when the other runs of its job have ended"
 NOBODY_WAITS = (
     "waits for {}, and nobody waits with it any more: that had stopped meanwhile, or the queue of "
@@ -217,7 +218,8 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
         if is_at_work and seen.submission and waits_for_others(seen.submission, outcome):
             return OTHERS_FIRST
         waits = f"waits for {', '.join(run.open_waits)}" if run.open_waits else ""
-        return waits or (job.words if job else "")
+        is_here = seen.submission is not None and not seen.submission.is_job
+        return waits or (job.words if job else "") or (ITS_TURN if is_here else "")
     if state is State.DEAD:
         return (job.words if job else "") or _explain_death(run, seen)
     if state is State.NOT_KNOWN:

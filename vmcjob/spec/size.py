@@ -30,6 +30,8 @@ MORE_COLUMNS: Final[Mapping[str, int]] = {"sr": 1, "minsr": 4, "spring": 4, "kfa
 """Further columns of training, by kind of the optimizer."""
 FACTORS: Final = 3
 """Size of the two factors of a dense layer in K-FAC, relative to its parameters (about)."""
+MAX_FILES: Final = 300
+"""More files than any finished run has."""
 DESCRIPTION_BYTES: Final = 2**15
 """Bytes of the JSON of a store (about), of any run; most of the store of a tiny run."""
 OCCUPIED: Final = (1, 2, 5, 6, 9, 10, 15)

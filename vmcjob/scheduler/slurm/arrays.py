@@ -18,9 +18,9 @@ from vmcjob.scheduler.folders import job_folder, make_job_name
 from vmcjob.scheduler.slurm import commands, mps
 from vmcjob.scheduler.slurm.jobfiles import NAME
 from vmcjob.scheduler.slurm.script import Options, render
+from vmcjob.spec.size import MAX_FILES
 from vmcjob.supervisor import HostMemory, Pack, Share, Supervisor
 
-MAX_FILES = 300  # of one finished run
 DEFAULT_ARRAY_SIZE = 1001  # SLURM's own, when there is nobody to ask
 _MAX_ARRAY = re.compile(r"^MaxArraySize\s*=\s*(\d+)", re.MULTILINE)
 

@@ -1,0 +1,137 @@
+"""The command `estimate`: sizes, history of like runs, and what follows from a calibration."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import Shell, finish
+from tests.runs import make_run
+from vmcjob.cli.calibrate import Calibration, calibrate, hours_of, most_walkers, read_calibration
+from vmcjob.runs.history import SAME_COST, SAME_SCIENCE, find_like
+from vmcjob.spec import JobSpec, dump_spec, parse_spec
+from vmcjob.spec.size import measure
+
+SPEC = """
+name = "h2"
+[system]
+atoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, {distance}]]
+[sampler]
+walkers = {walkers}
+[train]
+steps = 1000
+[evaluate]
+steps = {steps}
+"""
+
+
+def make_spec(distance: float = 1.4, walkers: int = 64, steps: int = 1000) -> JobSpec:
+    text = SPEC.format(distance=distance, walkers=walkers, steps=steps)
+    return parse_spec(text, "h2.toml").points[0].spec
+
+
+def add_run(root: Path, number: int, spec: JobSpec, *, seconds: float, error: float = 2e-4) -> None:
+    """A finished run of 100 steps of training and 400 of evaluation."""
+    run = make_run(root, f"h2-{number:010}")
+    run.write_spec_text(dump_spec(replace(spec, seed=number)))
+    run.append_attempt("start", time=1e9)
+    run.append_attempt("end", time=1e9 + seconds, outcome="FINISHED", peak_mb=2048.0)
+    finish(run, error=error)
+    attributes = {
+        "n_committed": {"train": 100, "evaluate": 400},
+        "provenance": {"devices": "2 × cpu"},
+    }
+    (run.store_path / "zarr.json").write_text(json.dumps({"attributes": attributes}))
+
+
+def test_a_like_run_differs_by_seed_and_steps_or_at_least_costs_the_same(tmp_path) -> None:
+    """Another geometry costs the same; another number of walkers does not, nor half a run."""
+    root = tmp_path / "runs"
+    add_run(root, 0, make_spec(distance=2.0), seconds=10.0)
+    add_run(root, 1, make_spec(walkers=128), seconds=99.0)
+    make_run(root, "h2-0000000002").write_spec_text(dump_spec(make_spec()))
+    found = find_like(root, make_spec())
+    assert (found.rule, [like.run.path.name for like in found.runs]) == (
+        SAME_COST,
+        ["h2-0000000000"],
+    )
+    add_run(root, 3, make_spec(steps=50), seconds=20.0)
+    found = find_like(root, make_spec())
+    assert (found.rule, [like.run.path.name for like in found.runs]) == (
+        SAME_SCIENCE,
+        ["h2-0000000003"],
+    )
+    assert found.seconds_for(1000) == pytest.approx(40.0)  # 20 s for 500 steps
+    assert found.steps_to(1e-4) == 1600  # half the error takes four times the 400 steps
+
+
+def test_the_advice_for_a_cluster_is_one_and_a_half_times_the_use_of_like_runs(
+    shell: Shell,
+) -> None:
+    """2000 steps at one step per second are 2000 s; with the margin, 50 min in tens of minutes."""
+    add_run(shell.runs, 0, make_spec(), seconds=500.0)
+    (shell.cwd / "h2.toml").write_text(SPEC.format(distance=1.4, walkers=64, steps=1000))
+    done = shell.run("estimate", "--no-calibration", "h2.toml")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert (
+        "--time 00:50:00 --mem 3GB, extrapolated: 1.5 times the use of like runs\n" in done.stdout
+    )
+    assert f"1 run with {SAME_SCIENCE}: h2-0000000000\n" in done.stdout
+    assert "2 × cpu\n" in done.stdout
+    target = ("--set", "evaluate.target_error=1e-4", "--set", "evaluate.steps=10000")
+    done = shell.run("estimate", "--json", "--no-calibration", "h2.toml", *target)
+    document = json.loads(done.stdout)
+    assert document["steps_to_target"] == 1600
+    assert document["ask_time"] == "01:10:00"  # 2600 steps
+    assert (document["hours"], document["phases"]) == (None, {})
+    size = measure(make_spec())
+    assert (document["parameters"], document["store_bytes"] > 0) == (size.parameters, True)
+
+
+def test_without_a_like_run_nothing_is_made_up(shell: Shell) -> None:
+    done = shell.run("estimate", "--no-calibration", "h.toml")
+    assert "to ask for    not known: no finished run here has the same electrons" in done.stdout
+    assert "2 runs; this is the largest\n" in done.stdout
+
+
+def make_calibration(program_bytes: int | None = 10**6) -> Calibration:
+    """A machine with 1 GB, on which a training step takes 2 s and an evaluation step 1 s."""
+    lines = [{"kind": "Machine", "devices": "cpu", "memory_bytes": 10**9, "is_gpu": False}]
+    costs = {"step_s": 2.0, "n_steps": 3, "compile_s": 0.0, "peak_bytes": 1}
+    more = {"program_bytes": program_bytes}
+    lines.append({"kind": "Measured", "phase": "train", **costs, **more})
+    lines.append({"kind": "Measured", "phase": "evaluate", **costs, **more, "step_s": 1.0})
+    return read_calibration("".join(f"{json.dumps(line)}\n" for line in lines) + '{"kind": "Me')
+
+
+def test_hours_are_those_of_all_phases() -> None:
+    """Pretraining counts as training, moves alone as evaluation; a cut line does not count."""
+    spec, found = make_spec(), make_calibration()
+    n_train = spec.train.steps + spec.pretrain.steps
+    n_moves = spec.sampler.warmup + spec.evaluate.warmup
+    assert spec.pretrain.steps > 0
+    assert hours_of(spec, found, 500) == pytest.approx((2.0 * n_train + 500 + n_moves) / 3600)
+    assert hours_of(spec, Calibration(), 500) is None
+
+
+def test_walkers_fill_the_memory_by_a_line_and_a_square() -> None:
+    """SPRING, the default, has matrices of walkers by walkers; SR has not."""
+    spec, found = make_spec(), make_calibration()
+    size = measure(spec)
+    fixed, square = 4 * size.parameters, 8
+    slope = (10**6 - fixed - square * 64**2) / 64
+    n = most_walkers(spec, size, found)
+    assert n is not None
+    assert (
+        fixed + slope * n + square * n**2 <= 0.9e9 < fixed + slope * (n + 1) + square * (n + 1) ** 2
+    )
+    assert most_walkers(spec, size, make_calibration(None)) is None
+
+
+def test_a_calibration_ends_when_its_time_is_over(capsys) -> None:
+    """A compilation of an hour would hold the shell for an hour."""
+    found = calibrate(make_spec(), 0.01)
+    assert found.phases == {}
+    assert found.why_not == "the calibration was ended after 0.01 s; --seconds gives it more time"
+    assert "calibrating for at most 0.01 s" in capsys.readouterr().err
