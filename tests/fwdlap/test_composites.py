@@ -1,4 +1,4 @@
-"""Whole wave functions and other compositions agree with the dense Hessian."""
+"""Whole wave functions and other compositions agree with JAX's own second derivatives."""
 
 from functools import partial
 
@@ -20,19 +20,17 @@ def test_a_composition_agrees_with_the_hessian(name: str):
     check(COMPOSITES[name], jnp.asarray(np.random.default_rng(3).normal(size=(4, 3))))
 
 
+PARTS = "log_sum_exp_of_determinants", "masked_attention"  # all of networks that has such sums
 LARGE = {
     "psiformer": partial(of_chain, "psiformer", hydrogen_chain(9)),
     "ferminet": partial(of_chain, "ferminet", hydrogen_chain(9)),
-} | {name: COMPOSITES[name] for name in ("log_sum_exp_of_determinants", "masked_attention")}
+} | {name: COMPOSITES[name] for name in PARTS}
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
-    [
-        pytest.param(name, marks=pytest.mark.full_matrix if name == "psiformer" else ())
-        for name in LARGE
-    ],
+    [pytest.param(name, marks=() if name in PARTS else pytest.mark.full_matrix) for name in LARGE],
 )
 def test_many_electrons_agree_with_the_hessian_too(name: str):
     """Long sums and large determinants are computed in other ways than short and small ones."""
@@ -40,7 +38,9 @@ def test_many_electrons_agree_with_the_hessian_too(name: str):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["ferminet", "psiformer"])
+@pytest.mark.parametrize(
+    "name", ["ferminet", pytest.param("psiformer", marks=pytest.mark.full_matrix)]
+)
 def test_a_network_keeps_its_laplacian_under_vmap_and_chunking(name: str):
     """Batching rules of what the interpreter emits must not mix walkers."""
     walkers = jnp.asarray(np.random.default_rng(4).normal(size=(3, 4, 3)))

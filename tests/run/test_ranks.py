@@ -178,7 +178,13 @@ def test_a_stop_asked_of_one_rank_stops_all_at_the_same_step(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("cause", Cause)
+@pytest.mark.parametrize(
+    "cause",
+    [
+        pytest.param(cause, marks=pytest.mark.full_matrix if cause is Cause.NOT_FINITE else ())
+        for cause in Cause
+    ],
+)
 def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path, cause: Cause) -> None:
     """One of them has a store to look it up in; the others have what they were told."""
     run = make_run(tmp_path, HYDROGEN)

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import BinaryIO
 
@@ -206,9 +207,19 @@ FAULTS = {
 }
 
 
+# Each kind of fault, and each answer of a disk.
+DISKS = [("open", errno.EACCES), ("write", errno.ENOSPC), ("fsync", errno.EIO)]
+DISKS += [("rename", errno.ENOSPC)]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EIO, errno.EACCES])
-@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    ("fault", "code"),
+    [
+        pytest.param(*one, marks=() if one in DISKS else pytest.mark.full_matrix)
+        for one in product(FAULTS, [errno.ENOSPC, errno.EIO, errno.EACCES])
+    ],
+)
 def test_a_failing_disk_is_an_error_and_the_run_goes_on_when_it_recovers(
     path, monkeypatch, fault, code
 ):

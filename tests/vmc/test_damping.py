@@ -238,6 +238,7 @@ def test_samples_and_an_adapted_damping_are_resumed_bit_for_bit() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.full_matrix  # by its updates in test_optimizers_conformance.py, kfac-adapted
 def test_one_and_two_devices_judge_alike(tmp_path: Path) -> None:
     """Energies, weights and the clipping's window are those of all walkers."""
     one, two = (_judged_in_new_process(n, tmp_path) for n in (1, 2))
