@@ -130,7 +130,7 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
     other = submit(room, "other")
     room.wait_until(lambda: is_computing(other.only_run()), "all is compiled")
     # What is left for the second minute is little, so that it is enough on a slow machine too.
-    short = submit(room, "short", "-t", "00:01:00", evaluate=8_000)
+    short = submit(room, "short", "-t", "00:01:00", evaluate=4_000)
     warned = submit(room, "warned")
     held = pause(short, warned)  # or a fast machine would be through
     (job_id,) = room.cluster.job_ids(warned.cwd)
