@@ -16,14 +16,14 @@ import pytest
 from vmcjob.results.evaluation import Evaluated, attempt_all, share_slopes
 from vmcjob.results.table import RunResult, make_table
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
-from vmcjob.store.layout import SERIES, Phase
+from vmcjob.store.layout import SERIES, SeriesName
 from vmcjob.verdict.extrapolation import Extrapolation, Point
 
 N_EVALUATE = 400
 MakeRun = Callable[..., RunResult]
 
 
-def rows(phase: Phase, energies: np.ndarray) -> dict[str, np.ndarray]:
+def rows(phase: SeriesName, energies: np.ndarray) -> dict[str, np.ndarray]:
     """Columns of a series with these energies, a variance of 0.04 hartree² and nothing else."""
     columns = {name: np.zeros(len(energies)) for name in SERIES[phase]}
     return columns | {"energy": energies, "variance": np.full(len(energies), 0.04)}

@@ -19,11 +19,11 @@ from tests.test_supervisor import slurm
 from vmcjob import scheduler
 from vmcjob.plan import Plan, make_longer, make_plan
 from vmcjob.rundir import (
+    Activity,
     Group,
     Heartbeat,
     Outcome,
     OutcomeRecord,
-    Phase,
     RunDir,
     Submission,
     find_groups,
@@ -129,7 +129,7 @@ def test_failures_of_this_submission_are_counted_and_none_before(tmp_path):
         "2 runs of its submission failed, and budget.max_failures is 2; correct the cause, then "
         "submit its spec again"
     )
-    runs[2].write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=9))
+    runs[2].write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=1, n_steps=9))
     assert why_not_begun(runs[2], group) is None, "what has begun goes on"
 
 

@@ -8,7 +8,7 @@ import pytest
 from tests.caching import MEMORY_S, CachingClient
 from tests.runs import make_run
 from tests.scheduler.worlds import FakeWorld, plan, submit
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, Submission
+from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.runs.status import HIDDEN, STALE_S, JobState, Stage, State, examine
 from vmcjob.scheduler.records import create_missing, distinct
 from vmcjob.supervisor import SlurmJob, Supervisor
@@ -26,7 +26,7 @@ def client(tmp_path, monkeypatch) -> CachingClient:
 def beat(run: RunDir, now: float) -> None:
     """A sign of life from another host."""
     run.write_heartbeat(
-        Heartbeat(phase=Phase.TRAIN, step=1, n_steps=9, host="node1", pid=7, time=now)
+        Heartbeat(phase=Activity.TRAIN, step=1, n_steps=9, host="node1", pid=7, time=now)
     )
 
 

@@ -25,11 +25,11 @@ WORKER = """
 import sys, time
 from pathlib import Path
 from vmcjob.run.stop import describe, stop_on_signals
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Activity, RunDir
 
 run = RunDir(Path(sys.argv[1]))
 with stop_on_signals() as stop:
-    run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=10))
+    run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=1, n_steps=10))
     while not stop.number:
         time.sleep(0.02)
 run.write_outcome(OutcomeRecord(outcome=Outcome.PREEMPTED, message=describe(stop.number)))

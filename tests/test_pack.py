@@ -23,13 +23,13 @@ JOB = SlurmJob("22_0", "25", 0)
 WORKER = """
 import json, os, signal, sys, time
 from pathlib import Path
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Activity, RunDir
 
 run = RunDir(Path(sys.argv[1]))
 order, delay = (run.path / "order").read_text().split()
 is_asked = []
 signal.signal(signal.SIGUSR2, lambda number, frame: is_asked.append(number))
-run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=int(time.time()), n_steps=10))
+run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=int(time.time()), n_steps=10))
 names = ("CUDA_VISIBLE_DEVICES", "XLA_PYTHON_CLIENT_MEM_FRACTION")
 seen = {name: os.environ.get(name) for name in names} | {"cpus": len(os.sched_getaffinity(0))}
 print(json.dumps(seen), flush=True)

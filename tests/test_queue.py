@@ -9,7 +9,7 @@ import pytest
 from tests.runs import make_run
 from vmcjob import scheduler
 from vmcjob.errors import SchedulerError
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir, Submission
+from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.runs.status import STALE_S, Stage, State, examine, rows
 from vmcjob.runs.usage import Spent
 from vmcjob.scheduler.receipt import reason_to_skip
@@ -121,7 +121,7 @@ def test_a_job_that_only_its_worker_knows_is_neither_over_nor_joined_by_another(
     """Its heartbeat comes from another host; without one for long, the queue's word counts."""
     programs.make("squeue")
     programs.make("scancel", code=1, error="scancel: error: Invalid job id 22_0\n")
-    beat = {"phase": Phase.TRAIN, "step": 1, "n_steps": 9, "host": "elsewhere"}
+    beat = {"phase": Activity.TRAIN, "step": 1, "n_steps": 9, "host": "elsewhere"}
     run = submitted(tmp_path, 0, started_at=time.time() - 900)
     run.write_heartbeat(Heartbeat(**beat, time=time.time() - 2 * STALE_S))
     assert examine(run, scheduler.look([run])).state is State.DEAD

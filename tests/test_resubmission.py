@@ -12,7 +12,7 @@ from vmcjob import scheduler
 from vmcjob.errors import SchedulerError, UsageError
 from vmcjob.plan import make_plan
 from vmcjob.resources import Request
-from vmcjob.rundir import Heartbeat, Phase, list_runs
+from vmcjob.rundir import Activity, Heartbeat, list_runs
 from vmcjob.scheduler import Receipt
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
@@ -90,7 +90,7 @@ def test_a_run_that_is_silent_is_left_alone_as_long_as_its_job_goes_on(queued, p
         submission = run.read_submission()
         assert submission is not None
         run.write_submission(replace(submission, started_at=long_ago))
-        beat = Heartbeat(phase=Phase.TRAIN, step=1, n_steps=9, host="elsewhere", pid=1)
+        beat = Heartbeat(phase=Activity.TRAIN, step=1, n_steps=9, host="elsewhere", pid=1)
         run.write_heartbeat(replace(beat, time=long_ago))
     let(programs, queued, "RUNNING", long_ago)
     (skipped,) = submit(queued).skipped

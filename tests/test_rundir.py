@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from tests.runs import make_record, make_run, sleeping_process, wait_until
 from vmcjob.errors import NotFoundError, RunDirError, UsageError
 from vmcjob.rundir import (
+    Activity,
     Heartbeat,
     Outcome,
     OutcomeRecord,
-    Phase,
     Process,
     RunDir,
     Submission,
@@ -103,7 +103,7 @@ finite = st.floats(allow_nan=False, allow_infinity=False)
 @given(
     step=st.integers(0, 10**12),
     energy=st.none() | finite,
-    phase=st.sampled_from(Phase),
+    phase=st.sampled_from(Activity),
     host=st.text(),
 )
 def test_a_heartbeat_survives_its_file(step, energy, phase, host):
@@ -114,7 +114,7 @@ def test_a_heartbeat_survives_its_file(step, energy, phase, host):
 @pytest.mark.parametrize("energy", [float("nan"), float("inf"), -float("inf")])
 def test_an_energy_that_is_no_number_is_unknown(energy):
     """NaN is not JSON: strict parsers (jq, browsers) refuse a file that holds it."""
-    text = encode(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2, energy=energy))
+    text = encode(Heartbeat(phase=Activity.TRAIN, step=1, n_steps=2, energy=energy))
     assert json.loads(text, parse_constant=pytest.fail)["energy"] is None
 
 
@@ -162,7 +162,7 @@ ODD_NUMBERS = [b"9" * 400, b"-" + b"9" * 20, b"NaN", b"1e999", b"true"]
 @pytest.mark.parametrize("field", ["step", "energy", "time", "pid"])
 def test_a_number_beyond_all_use_is_damage(field, number):
     """An integer of 400 digits is valid JSON, and breaks everything that calculates with it."""
-    text = encode(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2))
+    text = encode(Heartbeat(phase=Activity.TRAIN, step=1, n_steps=2))
     changed = json.dumps(json.loads(text) | {field: "?"}).replace('"?"', number.decode())
     with pytest.raises(ValueError, match=f"'{field}' cannot be"):
         decode(Heartbeat, changed)
@@ -235,7 +235,7 @@ def test_a_run_directory_that_is_closed_to_us_is_named(tmp_path):
 def test_a_reader_never_sees_half_a_heartbeat(tmp_path):
     """Catches a plain overwrite, which leaves the file empty or short between two calls."""
     run = make_run(tmp_path)
-    run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=0, n_steps=200))
+    run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=0, n_steps=200))
     stop = threading.Event()
     seen: list[Heartbeat | None] = []
 
@@ -246,7 +246,7 @@ def test_a_reader_never_sees_half_a_heartbeat(tmp_path):
     reader = threading.Thread(target=read)
     reader.start()
     for step in range(200):
-        run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=step, n_steps=200))
+        run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=step, n_steps=200))
     stop.set()
     reader.join()
     assert seen

@@ -9,10 +9,10 @@ import pytest
 from tests.runs import make_run, sleeping_process, wait_until
 from vmcjob.rundir import (
     RESULTS,
+    Activity,
     Heartbeat,
     Outcome,
     OutcomeRecord,
-    Phase,
     Process,
     RunDir,
     Submission,
@@ -51,7 +51,7 @@ DEAD = Process(HERE, NOBODY, 1)
 
 def beat(run: RunDir, worker: Process, **changes) -> None:
     heartbeat = Heartbeat(
-        phase=Phase.TRAIN,
+        phase=Activity.TRAIN,
         step=3,
         n_steps=10,
         host=worker.host,
@@ -121,7 +121,7 @@ def test_a_run_without_an_evaluation_shows_no_energy(run):
     layout = Layout(n_train=9, n_evaluate=0, n_walkers=2, n_electrons=2, n_snapshots=0)
     store = run.store_path
     RunStore.create(store, run_id="h2", spec_text="", provenance={}, layout=layout)
-    run.write_heartbeat(Heartbeat(phase=Phase.DONE, step=9, n_steps=9, energy=-1.1, error=0.01))
+    run.write_heartbeat(Heartbeat(phase=Activity.DONE, step=9, n_steps=9, energy=-1.1, error=0.01))
     run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
     row = examine(run)
     assert (row.state, row.energy, row.error) == (State.FINISHED, None, None)
@@ -238,7 +238,7 @@ def test_speed_and_time_left_are_shown_only_while_running(run, alive):
     row = examine(run)
     assert (row.steps_per_s, row.eta_s) == (None, None)
     assert (row.energy, row.error, row.acceptance) == (-1.1, 0.01, 0.5)
-    assert (row.phase, row.step, row.n_steps) == (Phase.TRAIN, 3, 10)
+    assert (row.phase, row.step, row.n_steps) == (Activity.TRAIN, 3, 10)
 
 
 def test_a_damaged_run_is_reported_beside_the_others(tmp_path):

@@ -17,10 +17,10 @@ from vmcjob.errors import SchedulerError
 from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.rundir import (
     RESULTS,
+    Activity,
     Heartbeat,
     Outcome,
     OutcomeRecord,
-    Phase,
     RunDir,
     Submission,
 )
@@ -32,7 +32,7 @@ JOB = SlurmJob("22_3", "25", 0)
 WORKER = """
 import signal, sys, time
 from pathlib import Path
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Activity, RunDir
 
 run = RunDir(Path(sys.argv[1]))
 n_signals = 0
@@ -42,7 +42,7 @@ def count(number, frame):
     n_signals += 1
 
 signal.signal(signal.SIGUSR2, count)
-run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=int(sys.argv[2]), n_steps=10))
+run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=int(sys.argv[2]), n_steps=10))
 print("ready", flush=True)
 while not n_signals:
     time.sleep(0.02)
@@ -158,7 +158,7 @@ def test_who_began_after_the_signal_finds_a_time_that_is_over_and_not_one_too_sh
     """Preempted or cancelled in its setup, a job has half a minute left, and no signal comes."""
     slurm.make("squeue", f"25 {time.time() + 2:.0f} UNLIMITED\n")
     slurm.make("scontrol", f"{answer}\n")
-    run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=10))
+    run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=1, n_steps=10))
     assert supervisor(run, WORKER, "1", spare_s=90.0).supervise(JOB) == 75
     outcome, submission = run.read_outcome(), run.read_submission()
     assert outcome is not None

@@ -11,7 +11,7 @@ from tests.runs import make_run
 from vmcjob.cli.spent import Asked, advise, describe_spent, gpu_memory_words, gpu_words
 from vmcjob.cli.usage import RunUse, advise_all
 from vmcjob.run.spent import spent as spent_by_worker
-from vmcjob.rundir import Heartbeat, Phase, Submission
+from vmcjob.rundir import Activity, Heartbeat, Submission
 from vmcjob.runs.usage import Spent, Work, spent, usage, work
 from vmcjob.spec import Resources
 
@@ -21,7 +21,7 @@ def line(event: str, time: object, **details: object) -> dict[str, object]:
 
 
 def beat(time: float, pid: int = 7) -> Heartbeat:
-    return Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2, pid=pid, host="n1", time=time)
+    return Heartbeat(phase=Activity.TRAIN, step=1, n_steps=2, pid=pid, host="n1", time=time)
 
 
 START, END = line("start", 100.0), line("end", 160.0, outcome="PREEMPTED")

@@ -28,7 +28,7 @@ import numpy as np
 
 from tests.cli.shell import COMMAND, Shell
 from tests.runs import make_run
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
@@ -101,7 +101,7 @@ def make_runs(root: Path, store: Path, n_stores: int) -> list[RunDir]:
         document["attributes"]["run_id"] = run_id
         (run.store_path / "zarr.json").unlink()
         (run.store_path / "zarr.json").write_text(json.dumps(document))
-        run.write_heartbeat(Heartbeat(phase=Phase.DONE, step=1, n_steps=1))
+        run.write_heartbeat(Heartbeat(phase=Activity.DONE, step=1, n_steps=1))
         run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
         runs.append(run)
     return runs

@@ -20,7 +20,7 @@ from pathlib import Path
 import vmcjob
 from tests.forks import COMMANDS, Fork
 from tests.runs import end_everything
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir
 from vmcjob.scheduler.local import slot_folder
 
 COMMAND = (sys.executable, "-m", "vmcjob")
@@ -124,7 +124,7 @@ def finish(run: RunDir, **changes) -> RunDir:
     run.store_path.mkdir(exist_ok=True)
     (run.store_path / "zarr.json").write_text("{}")
     heartbeat = Heartbeat(
-        phase=Phase.DONE, step=1000, n_steps=1000, energy=-1.174476, error=0.000012
+        phase=Activity.DONE, step=1000, n_steps=1000, energy=-1.174476, error=0.000012
     )
     run.write_heartbeat(replace(heartbeat, **changes))
     run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))

@@ -10,7 +10,7 @@ import pytest
 
 from tests.cli.shell import Shell
 from tests.runs import wait_until
-from vmcjob.rundir import Phase, RunDir, list_runs
+from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.runs.status import State, examine
 from vmcjob.store import RunStore
 
@@ -135,7 +135,7 @@ def test_nobody_else_may_write_into_a_run_or_read_a_private_one(shell, private):
 def step_of_training(run: RunDir) -> int:
     """Steps of training done, as the heartbeat says."""
     heartbeat = run.read_heartbeat()
-    return heartbeat.step if heartbeat and heartbeat.phase is Phase.TRAIN else 0
+    return heartbeat.step if heartbeat and heartbeat.phase is Activity.TRAIN else 0
 
 
 def is_beyond(run: RunDir, step: int) -> bool:

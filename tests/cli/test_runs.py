@@ -9,10 +9,10 @@ from tests.cli.shell import busy_slot, finish
 from tests.runs import make_run, sleeping_process
 from vmcjob.cli.status import draw_screen
 from vmcjob.rundir import (
+    Activity,
     Heartbeat,
     Outcome,
     OutcomeRecord,
-    Phase,
     Process,
     Submission,
     list_runs,
@@ -39,7 +39,7 @@ def test_status_shows_one_aligned_line_per_run(shell):
     running = make_run(shell.runs, "benzene-1111111111", created=2.0)
     running.write_heartbeat(
         Heartbeat(
-            phase=Phase.EVALUATE,
+            phase=Activity.EVALUATE,
             step=312,
             n_steps=1000,
             energy=-231.5,
@@ -86,7 +86,11 @@ def test_watching_ends_when_nothing_more_happens(shell):
         process = Process.of_pid(worker.pid)
         run.write_heartbeat(
             Heartbeat(
-                phase=Phase.TRAIN, step=1, n_steps=9, pid=process.pid, process_start=process.start
+                phase=Activity.TRAIN,
+                step=1,
+                n_steps=9,
+                pid=process.pid,
+                process_start=process.start,
             )
         )
         with shell.start("status", "--watch", "--json") as watch:
@@ -126,7 +130,7 @@ def test_a_run_on_another_host_is_cancelled_there(shell):
     """A SIGTERM to its pid would hit whoever has that pid here."""
     run = make_run(shell.runs)
     run.write_heartbeat(
-        Heartbeat(phase=Phase.TRAIN, step=1, n_steps=9, host="elsewhere", pid=os.getpid())
+        Heartbeat(phase=Activity.TRAIN, step=1, n_steps=9, host="elsewhere", pid=os.getpid())
     )
     done = shell.run("cancel", "h2")
     assert done.returncode == 5
@@ -192,7 +196,11 @@ def test_a_followed_log_grows_until_the_run_ends(shell):
         process = Process.of_pid(worker.pid)
         run.write_heartbeat(
             Heartbeat(
-                phase=Phase.TRAIN, step=1, n_steps=9, pid=process.pid, process_start=process.start
+                phase=Activity.TRAIN,
+                step=1,
+                n_steps=9,
+                pid=process.pid,
+                process_start=process.start,
             )
         )
         with shell.start("logs", "-f", "h2") as logs:

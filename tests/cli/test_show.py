@@ -8,10 +8,10 @@ from tests.cli.shell import Shell, busy_slot, finish
 from tests.cli.test_plot import make_finished as make_finished_run
 from tests.runs import make_run
 from vmcjob.cli.spent import Asked, left_words
-from vmcjob.rundir import Heartbeat, Phase, RunDir, Submission
+from vmcjob.rundir import Activity, Heartbeat, RunDir, Submission
 from vmcjob.spec import dump_spec, parse_spec
 
-BEAT = Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2)
+BEAT = Heartbeat(phase=Activity.TRAIN, step=1, n_steps=2)
 SPEC = """
 name = "h2"
 [system]

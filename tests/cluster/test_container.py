@@ -10,7 +10,7 @@ import pytest
 
 from tests.cluster.cluster import assert_same, is_told_to_stop, n_starts, series
 from tests.cluster.test_life import assert_lives_a_whole_life
-from vmcjob.rundir import Phase, RunDir
+from vmcjob.rundir import Activity, RunDir
 from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.timeout(3600)  # building the image included
@@ -65,7 +65,7 @@ def test_a_job_runs_in_its_image_survives_a_warning_and_says_what_it_ran_in(cont
 def is_training(run: RunDir) -> bool:
     """Whether a worker would have something to go on from."""
     beat = run.read_heartbeat()
-    return beat is not None and beat.phase is Phase.TRAIN
+    return beat is not None and beat.phase is Activity.TRAIN
 
 
 def test_a_worker_in_an_image_does_not_outlive_its_supervisor(contained):

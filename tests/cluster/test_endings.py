@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from tests.cluster.cluster import Room, assert_same, is_computing, series
-from vmcjob.rundir import Outcome, Phase, Process, RunDir
+from vmcjob.rundir import Activity, Outcome, Process, RunDir
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -179,7 +179,7 @@ def n_stops(room: Room, reason: str = "") -> int:
 
 def is_evaluating(run: RunDir) -> bool:
     beat = run.read_heartbeat()
-    return beat is not None and beat.phase is Phase.EVALUATE and beat.step > 0
+    return beat is not None and beat.phase is Activity.EVALUATE and beat.step > 0
 
 
 def wait_for_cancelled(room: Room, *on_the_way: str) -> None:

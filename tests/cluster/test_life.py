@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.cluster import TESTBED, Cluster, Room
-from vmcjob.rundir import Phase, RunDir
+from vmcjob.rundir import Activity, RunDir
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -30,7 +30,7 @@ def test_from_submit_to_an_energy(room: Room):
 def has_an_energy(run: RunDir) -> bool:
     """Whether the worker has told an energy with an error bar, and goes on."""
     beat = run.read_heartbeat()
-    return beat is not None and beat.phase is not Phase.DONE and beat.error is not None
+    return beat is not None and beat.phase is not Activity.DONE and beat.error is not None
 
 
 def assert_lives_a_whole_life(room: Room) -> None:

@@ -17,7 +17,7 @@ import numpy as np
 from tests.benchmarks import INHERITED
 from tests.benchmarks.growth import seconds_per_step
 from tests.run.harness import REPOSITORY, make_run
-from vmcjob.rundir import Phase, RunDir
+from vmcjob.rundir import Activity, RunDir
 from vmcjob.spec import FermiNet, JobSpec, dump_spec, read_spec
 from vmcjob.store import RunStore
 from vmcjob.supervisor.share import DEVICES, Share
@@ -107,7 +107,7 @@ def _kill_in_training(run: RunDir, worker: subprocess.Popen[str]) -> int:
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline and worker.poll() is None:
         beat = run.read_heartbeat()
-        if beat is not None and beat.phase is Phase.TRAIN and beat.step > 0:
+        if beat is not None and beat.phase is Activity.TRAIN and beat.step > 0:
             os.kill(worker.pid, signal.SIGKILL)
             worker.communicate()
             return beat.step

@@ -22,10 +22,15 @@ def test_a_lower_energy_decides_where_it_is_certain() -> None:
     assert better({"last": close, "average": low}) == "last"
 
 
+def steps_with(energies: np.ndarray, variance: float) -> Any:
+    """Reports of steps with these energies, in hartree."""
+    return [SimpleNamespace(energy=energy, variance=variance) for energy in energies]
+
+
 def test_the_first_quarter_of_a_measurement_does_not_count() -> None:
     """Walkers come from another wave function."""
     energies = np.concatenate([np.full(25, 5.0), np.tile([-1.0, -1.1], 38)[:75]])
-    found = measure({"energy": energies, "variance": np.full(100, 0.3)})
+    found = measure({"last": steps_with(energies, 0.3)})["last"]
     assert found.energy == pytest.approx(-1.05, abs=1e-3)
     assert found.variance == 0.3
 
@@ -38,11 +43,7 @@ def test_a_notebook_chooses_like_a_job() -> None:
     wobble = np.tile([1e-4, -1e-4], 20)
     high, low = np.full(40, -1.10) + wobble, np.full(40, -1.12) + wobble
     low[:10] = 5.0
-
-    def steps(energies: np.ndarray, variance: float) -> Any:
-        return [SimpleNamespace(energy=energy, variance=variance) for energy in energies]
-
-    assert choose({"last": steps(high, 0.1), "average": steps(low, 0.2)}) == "average"
+    assert choose({"last": steps_with(high, 0.1), "average": steps_with(low, 0.2)}) == "average"
 
 
 @pytest.mark.parametrize(("parameters", "planned"), [("best", 80), ("average", 0), ("last", 0)])

@@ -8,8 +8,8 @@ import pytest
 from tests.run.harness import HELIUM, finish, make_run, start
 from vmcjob.run.explosion import PERSISTENCE, WINDOW, ExplosionWatch
 from vmcjob.run.rollback import Cause, RetryPolicy, Rollback
-from vmcjob.rundir import Phase
 from vmcjob.store import RunStore
+from vmcjob.vmc.phases import Phase
 from vmcjob.vmc.system import System, energy_bound
 
 RNG = np.random.default_rng(3)

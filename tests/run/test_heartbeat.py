@@ -8,9 +8,9 @@ from pathlib import Path
 
 from tests.runs import make_run, wait_until
 from vmcjob.run.heartbeat import HeartbeatWriter
-from vmcjob.rundir import Heartbeat, Phase
+from vmcjob.rundir import Activity, Heartbeat
 
-TRAINING = Heartbeat(phase=Phase.TRAIN, step=3, n_steps=9, energy=-1.0)
+TRAINING = Heartbeat(phase=Activity.TRAIN, step=3, n_steps=9, energy=-1.0)
 
 
 def test_a_heartbeat_is_repeated_with_its_time_until_the_pulse_ends(tmp_path: Path) -> None:
@@ -20,7 +20,7 @@ def test_a_heartbeat_is_repeated_with_its_time_until_the_pulse_ends(tmp_path: Pa
     def time_of_last() -> float:
         last = run.read_heartbeat()
         assert last is not None
-        assert (last.step, last.energy, last.phase) == (3, -1.0, Phase.TRAIN)
+        assert (last.step, last.energy, last.phase) == (3, -1.0, Activity.TRAIN)
         return last.time
 
     with HeartbeatWriter(run) as heartbeat:

@@ -17,7 +17,7 @@ import pytest
 
 from tests.run import fake
 from tests.run.harness import HELIUM, PROGRAM, assert_same, finish, make_run, results, start
-from vmcjob.rundir import Phase, RunDir
+from vmcjob.rundir import Activity, RunDir
 from vmcjob.store import RunStore
 from vmcjob.vmc.kfac_layers import load
 
@@ -91,7 +91,7 @@ def is_killed(run: RunDir, n_devices: int, program: tuple[str, ...], seconds: fl
 def is_working(run: RunDir, pid: int) -> bool:
     """Whether this worker has said that it compiles, or more."""
     beat = run.read_heartbeat()
-    return beat is not None and beat.pid == pid and beat.phase is not Phase.STARTING
+    return beat is not None and beat.pid == pid and beat.phase is not Activity.STARTING
 
 
 def assert_begins(expected: Mapping[str, np.ndarray], run: RunDir) -> None:

@@ -15,12 +15,12 @@ from vmcjob.errors import RunDirError
 from vmcjob.run import main
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
-from vmcjob.rundir import Heartbeat, Outcome, Phase, RunDir
+from vmcjob.rundir import Activity, Heartbeat, Outcome, RunDir
 from vmcjob.runs.status import State, examine
 from vmcjob.store import Layout, RunStore
 
 Work = Callable[[RunDir, StopRequest, HeartbeatWriter], None]
-TRAINING = Heartbeat(phase=Phase.TRAIN, step=3, n_steps=9, energy=-1.0)
+TRAINING = Heartbeat(phase=Activity.TRAIN, step=3, n_steps=9, energy=-1.0)
 
 
 @pytest.fixture
@@ -174,7 +174,7 @@ def test_a_disk_that_is_full_from_the_start_is_named_by_status(small_disk, do) -
     do(lambda run_dir, stop, heartbeat: pytest.fail("there is no work to be done"))
     with pytest.raises(RunDirError, match=r"outcome.json: cannot be written: No space left"):
         main(run.path)
-    beat = Heartbeat(phase=Phase.TRAIN, step=3, n_steps=9, host="elsewhere", time=0.0)
+    beat = Heartbeat(phase=Activity.TRAIN, step=3, n_steps=9, host="elsewhere", time=0.0)
     (small_disk / "filler").unlink()
     run.write_heartbeat(beat)
     fill(small_disk)

@@ -23,7 +23,7 @@ from tests.store import reference
 from vmcjob.run import start as beginning
 from vmcjob.run.calculation import build
 from vmcjob.run.start import LateHartreeFock, hartree_fock_to_compare, solve_start
-from vmcjob.rundir import Phase, RunDir
+from vmcjob.rundir import Activity, RunDir
 from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.store import HartreeFockRecord, RunStore
 from vmcjob.vmc.hartree_fock import HartreeFock
@@ -71,7 +71,7 @@ def test_determinants_of_casscf_are_kept_and_found_again(tmp_path: Path) -> None
     """One array of orbitals for all determinants; the attempt after a kill fits the same ones."""
     spec = SPEC.replace("[pretrain]", "[pretrain]\nactive_space = [2, 2]")
     run = make_run(tmp_path, spec.replace("determinants = 1", "determinants = 3"))
-    worker, is_time = start(run, program=fake.PROGRAM), partial(is_at, run, Phase.PRETRAIN, 20)
+    worker, is_time = start(run, program=fake.PROGRAM), partial(is_at, run, Activity.PRETRAIN, 20)
     assert signal_when(worker, signal.SIGKILL, is_time) == -signal.SIGKILL
     code, log = finish(start(run, program=fake.PROGRAM))
     assert code == 0, log
@@ -82,7 +82,7 @@ def test_determinants_of_casscf_are_kept_and_found_again(tmp_path: Path) -> None
     assert group.attrs["casscf_energy"] < group.attrs["energy"] - 0.01
 
 
-def is_at(run: RunDir, phase: Phase, step: int) -> bool:
+def is_at(run: RunDir, phase: Activity, step: int) -> bool:
     """Whether a run is in a phase and has a checkpoint of it."""
     beat = run.read_heartbeat()
     is_there = beat is not None and beat.phase is phase and beat.step >= step
@@ -95,7 +95,7 @@ def test_a_fake_run_killed_twice_solves_hartree_fock_once(
 ) -> None:
     """In pretraining and in training: what is in the store is not computed again."""
     run = make_run(tmp_path, SPEC)
-    for phase, step in ((Phase.PRETRAIN, 20), (Phase.TRAIN, 5)):
+    for phase, step in ((Activity.PRETRAIN, 20), (Activity.TRAIN, 5)):
         worker, is_time = start(run, program=fake.PROGRAM), partial(is_at, run, phase, step)
         assert signal_when(worker, signal.SIGKILL, is_time) == -signal.SIGKILL
     code, log = finish(start(run, program=fake.PROGRAM))
@@ -108,7 +108,7 @@ def test_a_fake_run_killed_twice_solves_hartree_fock_once(
 def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Path) -> None:
     """Catches a second, slightly different Hartree–Fock, or an optimizer carried over."""
     run = make_run(tmp_path, SPEC)
-    for phase, step in ((Phase.PRETRAIN, 20), (Phase.TRAIN, 5)):
+    for phase, step in ((Activity.PRETRAIN, 20), (Activity.TRAIN, 5)):
         is_time = partial(is_at, run, phase, step)
         assert signal_when(start(run), signal.SIGKILL, is_time) == -signal.SIGKILL
     code, log = finish(start(run))

@@ -20,9 +20,10 @@ from tests.run.harness import (
 )
 from vmcjob.run.optimizer import learning_rate
 from vmcjob.run.rollback import FIRST_TRY, Cause, RetryPolicy, Rollback
-from vmcjob.rundir import Phase, RunDir
+from vmcjob.rundir import RunDir
 from vmcjob.spec import Sr, parse_spec
 from vmcjob.store import RunStore
+from vmcjob.vmc.phases import Phase
 
 # A worker in which one step of a phase goes wrong for as long as no care is taken.
 UNLUCKY = """

@@ -28,12 +28,12 @@ from vmcjob import __version__
 from vmcjob.run import main
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.stop import StopRequest
-from vmcjob.rundir import Heartbeat, Outcome, Phase, Process, RunDir
+from vmcjob.rundir import Activity, Heartbeat, Outcome, Process, RunDir
 from vmcjob.runs.status import examine
 from vmcjob.runs.usage import work
 from vmcjob.store import RunStore, peek
 
-BEFORE_STEPS = (Phase.STARTING, Phase.COMPILING)
+BEFORE_STEPS = (Activity.STARTING, Activity.COMPILING)
 
 
 @pytest.fixture(scope="module")
@@ -134,7 +134,7 @@ def test_a_run_stopped_before_its_first_commit_says_that_it_begins_anew(tmp_path
     assert outcome is not None
     assert heartbeat is not None
     assert outcome.message == "stopped by SIGTERM before its first commit; begins anew"
-    assert (heartbeat.phase, heartbeat.step) == (Phase.COMPILING, 0)
+    assert (heartbeat.phase, heartbeat.step) == (Activity.COMPILING, 0)
 
 
 # A worker whose steps, and so the first one of every phase, take as long as some compilations.
@@ -150,15 +150,15 @@ def test_a_run_says_that_it_compiles(tmp_path: Path) -> None:
     """Minutes without a step look like a hang, unless they are called by their name."""
     run = make_run(tmp_path)
     worker = start(run, program=("-c", SLOW))
-    phases: list[Phase] = []
-    while Phase.TRAIN not in phases:
+    phases: list[Activity] = []
+    while Activity.TRAIN not in phases:
         assert worker.poll() is None
         beat = last_beat(run, worker)
         if beat is not None and beat.phase not in phases:
             phases.append(beat.phase)
         time.sleep(0.01)
     assert signal_when(worker, signal.SIGTERM, lambda: True) == 75
-    assert phases[:2] == [Phase.STARTING, Phase.COMPILING]
+    assert phases[:2] == [Activity.STARTING, Activity.COMPILING]
 
 
 @pytest.mark.slow
@@ -379,7 +379,7 @@ def test_the_time_of_an_attempt_that_ended_without_a_word_is_not_forgotten(tmp_p
     """Its heartbeat says how long it worked, and is another's soon."""
     run = make_run(tmp_path)
     worker = start_fake(run)
-    wait_until(lambda: (beat := run.read_heartbeat()) and beat.phase is Phase.TRAIN, "it trains")
+    wait_until(lambda: (beat := run.read_heartbeat()) and beat.phase is Activity.TRAIN, "it trains")
     worker.kill()
     worker.communicate()
     beat = run.read_heartbeat()

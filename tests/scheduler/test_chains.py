@@ -23,7 +23,7 @@ from vmcjob import scheduler
 from vmcjob.cli.submit import plans_again
 from vmcjob.errors import UsageError
 from vmcjob.plan import Plan
-from vmcjob.rundir import END, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import END, Activity, Heartbeat, Outcome, OutcomeRecord, RunDir
 from vmcjob.runs.status import State
 from vmcjob.scheduler.records import create_missing, distinct
 from vmcjob.supervisor import Supervisor
@@ -199,7 +199,7 @@ def test_a_run_that_has_begun_comes_after_no_other(tmp_path):
     run = RunDir(tmp_path)
     run.write_waits(["h-0123456789"])
     assert run.comes_after == ("h-0123456789",)
-    run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=1, n_steps=2))
+    run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=1, n_steps=2))
     assert run.comes_after == ()
 
 

@@ -33,7 +33,7 @@ atoms = [["H", 0.0, 0.0, 0.0]]
 WORKER = """
 import signal, sys, time
 from pathlib import Path
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Activity, RunDir
 
 run = RunDir(Path(sys.argv[1]))
 
@@ -45,7 +45,7 @@ signal.signal(signal.SIGTERM, stop)
 signal.signal(signal.SIGUSR2, stop)
 before = run.read_heartbeat()
 step = 1 + (before.step if before else 0)
-run.write_heartbeat(Heartbeat(phase=Phase.TRAIN, step=step, n_steps=99))
+run.write_heartbeat(Heartbeat(phase=Activity.TRAIN, step=step, n_steps=99))
 while not (run.path.parent / "gate").exists():
     time.sleep(0.02)
 run.store_path.mkdir(exist_ok=True)

@@ -13,14 +13,14 @@ from pathlib import Path
 import numpy as np
 
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
-from vmcjob.store.layout import SERIES, Phase
+from vmcjob.store.layout import SERIES, SeriesName
 
 LAYOUT = Layout(n_train=60, n_evaluate=40, n_walkers=5, n_electrons=2, n_snapshots=4)
 ROWS = 10  # per commit
 N_COMMITS = 10
 
 
-def rows(phase: Phase, first: int, last: int) -> dict[str, np.ndarray]:
+def rows(phase: SeriesName, first: int, last: int) -> dict[str, np.ndarray]:
     """All columns for the steps first + 1 … last; no two numbers of a run are equal."""
     step = np.arange(first + 1, last + 1, dtype=float)
     return {
@@ -99,7 +99,7 @@ def assert_series_hold(store: RunStore, n_commits: int) -> None:
         "evaluate": n_evaluate,
         "snapshots": n_snapshots,
     }
-    lengths: dict[Phase, int] = {"train": n_train, "evaluate": n_evaluate}
+    lengths: dict[SeriesName, int] = {"train": n_train, "evaluate": n_evaluate}
     for phase, length in lengths.items():
         series = store.series(phase)
         np.testing.assert_array_equal(series.pop("step"), np.arange(1, length + 1))

@@ -67,7 +67,7 @@ def test_phases_come_in_their_order_and_both_candidates_are_compared() -> None:
         asked.append({name: len(infos) for name, infos in measured.items()})
         return "average"
 
-    steps = {"evaluate": 2, "compare": 2, "train": 5, "warmup": 1}
+    steps = {"evaluate": 2, "compare": 4, "train": 5, "warmup": 1}
     seen, averages, evaluated = [], [], []
     for event in vmc.run(hydrogen(), steps, choose=choose):
         seen.append((event.phase.value, event.step))
@@ -75,8 +75,8 @@ def test_phases_come_in_their_order_and_both_candidates_are_compared() -> None:
             averages.append(jax.tree.map(np.array, event.state.average))
         if event.phase == "evaluate":
             evaluated.append(jax.tree.map(np.array, event.state.params))
-    expected = [("warmup", 0), *(("train", k) for k in range(5))]
-    expected += [*(("compare", k) for k in range(4)), ("evaluate", 0), ("evaluate", 1)]
+    expected = [("warmup", 1), *(("train", k) for k in range(1, 6))]
+    expected += [*(("compare", k) for k in range(1, 5)), ("evaluate", 1), ("evaluate", 2)]
     assert seen == expected
     assert asked == [{"last": 2, "average": 2}]
     jax.tree.map(np.testing.assert_array_equal, evaluated[-1], averages[-1])

@@ -13,7 +13,7 @@ from vmcjob.rundir import RunDir, select
 from vmcjob.spec import JobSpec, load_resolved
 from vmcjob.stats import Estimate, estimate
 from vmcjob.store import RunStore
-from vmcjob.store.layout import OBSERVED, Phase
+from vmcjob.store.layout import OBSERVED, SeriesName
 
 if TYPE_CHECKING:
     from vmcjob.analysis.wavefunction import TrainedWaveFunction
@@ -143,7 +143,7 @@ class Run:
             raise StoreError(f"{self.path}: there is no checkpoint yet")
         return restore(self.spec, found.checkpoint.arrays)
 
-    def _series(self, phase: Phase) -> "Dataset":
+    def _series(self, phase: SeriesName) -> "Dataset":
         columns = dict(self._store.columns(phase))
         if "width" in columns and self.spec.sampler.proposal == "scaled":
             relative = "standard deviation of a proposed move, of the distance from the nuclei"

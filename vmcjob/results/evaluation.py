@@ -16,13 +16,13 @@ from vmcjob.observables.forces import bond_force, doubts
 from vmcjob.results.parallel import ALONE_S, Killed, compute
 from vmcjob.stats import Estimate, estimate
 from vmcjob.store import RunStore, peek
-from vmcjob.store.layout import Phase
+from vmcjob.store.layout import SeriesName
 from vmcjob.verdict.evidence import read_walkers
 from vmcjob.verdict.extrapolation import Extrapolation, share_slope
 from vmcjob.verdict.judgement import About, Judgement, judge
 
 FINISHED = "FINISHED"  # the only state whose evaluation is complete
-NEEDED: Mapping[Phase, tuple[str, ...]] = {
+NEEDED: Mapping[SeriesName, tuple[str, ...]] = {
     "evaluate": ("energy", "variance", "wall_time", "max_age", "s2", "outermost"),
     "train": ("energy", "variance"),
 }

@@ -28,7 +28,6 @@ from vmcjob.verdict.evidence import read_walkers
 from vmcjob.verdict.judgement import CONVERGED, About, explain, judge, verdict_of
 from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import LoopState
-from vmcjob.vmc.phases import Phase as PhaseOfRun
 
 log = logging.getLogger("vmcjob")
 
@@ -75,7 +74,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
 
 def _begin_steps(spec: JobSpec) -> Steps:
     """The steps of a new run; the training step is compiled while Hartree–Fock is solved."""
-    planned = {PhaseOfRun(phase) for phase, n_steps in steps_of(spec).items() if n_steps}
+    planned = {phase for phase, n_steps in steps_of(spec).items() if n_steps}
     return Steps.before_all(build(spec), planned)
 
 

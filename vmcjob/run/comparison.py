@@ -33,11 +33,16 @@ def n_steps(spec: JobSpec) -> int:
     return 2 * STEPS
 
 
-def measure(rows: Mapping[str, np.ndarray]) -> Measured:
-    """Energy, error and variance from a candidate's series."""
-    first = round(EQUILIBRATION * len(rows["energy"]))
-    energy = estimate(rows["energy"][first:])
-    return Measured(energy.mean, energy.error, float(np.median(rows["variance"][first:])))
+def measure(steps: Mapping[str, Sequence[StepInfo]]) -> dict[str, Measured]:
+    """Energy, error and variance of each candidate, from the steps with its parameters."""
+    return {name: _measured(infos) for name, infos in steps.items()}
+
+
+def _measured(infos: Sequence[StepInfo]) -> Measured:
+    kept = infos[round(EQUILIBRATION * len(infos)) :]
+    energy = estimate(np.array([info.energy for info in kept], float))
+    variance = np.median(np.array([info.variance for info in kept], float))
+    return Measured(energy.mean, energy.error, float(variance))
 
 
 def better(candidates: Mapping[str, Measured]) -> str:
@@ -50,12 +55,7 @@ def better(candidates: Mapping[str, Measured]) -> str:
 
 def choose(steps: Mapping[str, Sequence[StepInfo]]) -> str:
     """The name of the candidate that a job evaluates, from the steps of each; for `vmc.run`."""
-    return better({name: measure(_series(infos)) for name, infos in steps.items()})
-
-
-def _series(infos: Sequence[StepInfo]) -> dict[str, np.ndarray]:
-    """The energy and the variance of each step."""
-    return {name: np.array([getattr(i, name) for i in infos]) for name in ("energy", "variance")}
+    return better(measure(steps))
 
 
 def describe(candidates: Mapping[str, Measured]) -> str:

@@ -5,7 +5,6 @@ import traceback
 
 from vmcjob.errors import DivergedError, VmcJobError
 from vmcjob.protocol import OUT_OF_MEMORY
-from vmcjob.run.rollback import is_out_of_memory
 from vmcjob.run.stop import StoppedError
 from vmcjob.rundir import DISK_FULL, Outcome, OutcomeRecord, is_about_full_disk
 
@@ -23,6 +22,11 @@ def outcome_of(error: Exception, *, is_alone: bool = True) -> OutcomeRecord:
     if isinstance(error, DivergedError):
         return OutcomeRecord(outcome=Outcome.DIVERGED, message=str(error))
     return OutcomeRecord(outcome=Outcome.FAILED, message=_explain_failure(error, is_alone))
+
+
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an exception reports lack of memory, on the host or (in XLA's words) on a device."""
+    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)
 
 
 def _explain_failure(error: Exception, is_alone: bool) -> str:

@@ -7,8 +7,8 @@ import numpy as np
 from vmcjob.run import level, target
 from vmcjob.run.level import Level
 from vmcjob.run.target import Finding
-from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
+from vmcjob.vmc.phases import Phase
 
 
 class Looks:

@@ -15,7 +15,7 @@ from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
 from vmcjob.run.spent import spent
 from vmcjob.run.stop import StopRequest, stop_on_signals
-from vmcjob.rundir import RESULTS_LOST, Heartbeat, Outcome, OutcomeRecord, Phase, Process, RunDir
+from vmcjob.rundir import RESULTS_LOST, Activity, Heartbeat, Outcome, OutcomeRecord, Process, RunDir
 from vmcjob.spec import JobSpec, load_resolved
 
 log = logging.getLogger("vmcjob")
@@ -160,10 +160,10 @@ def _leave(outcome: OutcomeRecord, code: int) -> None:
 
 def _first_heartbeat(last: Heartbeat | None) -> Heartbeat:
     """A heartbeat "starting", at the last known position, until the store is open."""
-    if last is None or last.phase is Phase.WARMUP:  # which is not committed, and begins anew
-        return Heartbeat(phase=Phase.STARTING, step=0, n_steps=0)
+    if last is None or last.phase is Activity.WARMUP:  # which is not committed, and begins anew
+        return Heartbeat(phase=Activity.STARTING, step=0, n_steps=0)
     return Heartbeat(
-        phase=Phase.STARTING,
+        phase=Activity.STARTING,
         step=last.step,
         n_steps=last.n_steps,
         energy=last.energy,

@@ -7,9 +7,10 @@ import numpy as np
 from vmcjob.run import comparison
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.target import forecast
-from vmcjob.rundir import Heartbeat, Phase
+from vmcjob.rundir import Activity, Heartbeat
 from vmcjob.spec import Evaluate, JobSpec
 from vmcjob.stats import estimate
+from vmcjob.vmc.phases import Phase
 
 # Training energies move; the last so many tell where they are now.
 TRAINING_WINDOW = 100
@@ -54,7 +55,7 @@ class Progress:
     def begin(self, phase: Phase, step: int) -> None:
         """A phase starts or continues; its first step compiles."""
         self._acceptance = None
-        self._beat(phase, step, shown_as=Phase.COMPILING)
+        self._beat(phase, step, shown_as=Activity.COMPILING)
 
     def advance(
         self, phase: Phase, step: int, speed: float | None, rows: Mapping[str, np.ndarray]
@@ -79,7 +80,7 @@ class Progress:
         last = Phase.EVALUATE if self._planned[Phase.EVALUATE] else Phase.TRAIN
         if last is Phase.TRAIN:
             self._energies.clear()
-        self._beat(last, self._planned[last], shown_as=Phase.DONE)
+        self._beat(last, self._planned[last], shown_as=Activity.DONE)
 
     def energy(self, phase: Phase) -> tuple[float | None, float | None]:
         """Energy and error of a recorded phase so far, in hartree; None if unknown."""
@@ -92,13 +93,13 @@ class Progress:
         # Of energies that are all alike no error is known: walkers may be stuck.
         return result.mean, result.error or None
 
-    def _beat(self, phase: Phase, step: int, shown_as: Phase | None = None) -> None:
+    def _beat(self, phase: Phase, step: int, shown_as: Activity | None = None) -> None:
         energy, error = self.energy(phase)
         is_evaluated = phase is Phase.EVALUATE and shown_as is None
         n_expected = forecast(self._evaluate, step, error) if is_evaluated else None
         self._heartbeat.beat(
             Heartbeat(
-                phase=shown_as or phase,
+                phase=shown_as or Activity(phase),
                 step=step,
                 n_steps=self._planned[phase],
                 n_expected=n_expected,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final, Self
 
-from vmcjob.rundir import Phase
 from vmcjob.spec import Adam, JobSpec, Lamb
+from vmcjob.vmc.phases import Phase
 
 MAX_HALVINGS = 4  # of a chunk; what is short of memory with a sixteenth is so for other reasons
 
@@ -125,8 +125,3 @@ def advice(phase: Phase) -> str:
         "Try a smaller optimizer.learning_rate or optimizer.norm_constraint, or a larger "
         "optimizer.damping"
     )
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether an exception reports lack of memory, on the host or (in XLA's words) on a device."""
-    return isinstance(error, MemoryError) or "RESOURCE_EXHAUSTED" in str(error)

@@ -7,9 +7,9 @@ import jax
 import numpy as np
 
 from vmcjob.run.blocks import Block
-from vmcjob.rundir import Phase
 from vmcjob.store import Checkpoint, Commit
 from vmcjob.vmc.contracts import StepInfo
+from vmcjob.vmc.phases import Phase
 
 Rows = dict[str, np.ndarray]
 """Series of equal length, by column."""
@@ -83,7 +83,6 @@ def _row(info: StepInfo | jax.Array) -> Mapping[str, object]:
 
 def _observations(block: Block, every: int) -> Iterator[Rows]:
     """The observations of a block, each as one row."""
-    first = block.last - len(block.infos) + 1
-    for step, info in enumerate(block.infos, start=first):
+    for step, info in enumerate(block.infos, start=block.first):
         if info.observed is not None and step % every == 0:
             yield {name: np.asarray(value, float)[None] for name, value in info.observed.items()}

@@ -1,29 +1,18 @@
 """Convert the state of a run to flat named arrays, the form of a checkpoint, and back."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import jax
 import numpy as np
 from jax.tree_util import keystr, tree_flatten_with_path
 
 from vmcjob.errors import StoreError
-from vmcjob.rundir import Phase
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState, Params
 
 WALKERS = "walkers"
 AGES = "ages"
 TALLY = "tally"
-
-
-@dataclass
-class Position:
-    """The position of a run: the phase, the steps done in it, the state after them."""
-
-    phase: Phase
-    step: int
-    state: LoopState
 
 
 def to_arrays(state: LoopState) -> dict[str, np.ndarray]:

@@ -2,7 +2,7 @@
 
 import logging
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 from vmcjob.errors import DivergedError
 from vmcjob.run import comparison
 from vmcjob.run.ahead import Steps
-from vmcjob.run.blocks import require_finite, run_blocks
+from vmcjob.run.blocks import Block, in_blocks, require_finite
 from vmcjob.run.consensus import reach_consensus, share_finding
+from vmcjob.run.ending import is_out_of_memory
 from vmcjob.run.explosion import NOTHING_STRANGE, ExplosionWatch, Judgement
 from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.level import Level, with_training
@@ -27,21 +28,20 @@ from vmcjob.run.rollback import (
     RetryPolicy,
     Rollback,
     advice,
-    is_out_of_memory,
 )
-from vmcjob.run.rows import RECORDED, Pending, concatenate, rows_of
-from vmcjob.run.state import Position, from_arrays, take_over, to_arrays
+from vmcjob.run.rows import RECORDED, Pending, rows_of
+from vmcjob.run.state import from_arrays, take_over, to_arrays
 from vmcjob.run.stop import StoppedError, StopRequest
 from vmcjob.run.target import Finding
-from vmcjob.rundir import Phase
 from vmcjob.spec import JobSpec
 from vmcjob.store import Checkpoint, RunStore, peek
-from vmcjob.vmc import devices, ranks
-from vmcjob.vmc.loop import Step
-from vmcjob.vmc.phases import Calculation, candidates, with_parameters
-from vmcjob.vmc.phases import Phase as PhaseOfRun
+from vmcjob.vmc import devices, phases, ranks
+from vmcjob.vmc.contracts import StepInfo
+from vmcjob.vmc.phases import Calculation, Phase, Position
 
 log = logging.getLogger("vmcjob")
+CHANGING = (Phase.PRETRAIN, Phase.TRAIN)
+"""Phases whose end is committed, because the next phase begins with another state."""
 
 
 class Worker:
@@ -66,6 +66,7 @@ class Worker:
         self._spec, self._make_calculation, self._store = spec, make_calculation, store
         self._stop, self._heartbeat, self._start, self._steps = stop, heartbeat, start, steps
         self._looks, self._planned, self._after_commit = Looks(spec), steps_of(spec), after_commit
+        self._snapshot_steps = store.snapshot_steps
         self._rollbacks = [Rollback.from_json(record) for record in store.rollbacks]
         self._begin()
 
@@ -112,8 +113,7 @@ class Worker:
         """
         while (setback := self._run_phases()) is not None:
             self._go_back(*setback)
-        if self._committed != (self.position.phase, self.position.step):
-            self._commit()
+        self._commit()
         found = self._settle()
         self._progress.finish()
         return found
@@ -137,17 +137,33 @@ class Worker:
         return None
 
     def _run_each_phase(self) -> None:
-        phases, current = list(PhaseOfRun), PhaseOfRun(self.position.phase)
-        steps = self._steps or Steps.during(self.calculation, current, self.position.state)
-        for name in phases[phases.index(current) :]:
-            phase = Phase(name)
-            if phase is not self.position.phase:
-                self._enter(phase)
-            while self.position.step < self._planned[phase] and not self._conclude_phase():
-                self._progress.begin(phase, self.position.step)
-                self._at_block_end()  # while the program was loaded, a stop may have been asked for
-                run_phase = self._compare if phase is Phase.COMPARE else self._run_phase
-                run_phase(phase, steps.step_of(self.calculation, name, self.position.state))
+        """Run all remaining phases, until the last one ends or has reached its target error."""
+        position = self.position
+        steps = self._steps or Steps.during(self.calculation, position.phase, position.state)
+        while self._follow_course(steps) is not None:
+            self._plan()
+
+    def _follow_course(self, steps: Steps) -> Level | None:
+        """Run phase after phase; return at once the finding that changes the length of training."""
+        course = phases.course(
+            self.calculation, self._planned, self.position, self._choose, steps.step_of
+        )
+        for block in in_blocks(course, self._edges):
+            self.position = block.position
+            found = self._complete(block) if block.infos else self._begin_phase()
+            if isinstance(found, Finding) and found.is_reached:
+                return None
+            if isinstance(found, Level) and found.is_reached:
+                log.info("%s", found)
+                self._store.record(peek.LEVEL, found.to_json())
+                if found.steps != self._planned[Phase.TRAIN]:
+                    return found
+        return None
+
+    def _edges(self, phase: Phase) -> set[int]:
+        """The steps of a phase after which a block ends."""
+        snapshots = self._snapshot_steps if phase is Phase.EVALUATE else set()
+        return {self._planned[phase], *snapshots, *self._looks.steps(phase, self._planned)}
 
     def _go_back(self, cause: Cause, step: int) -> None:
         """Return to the last commit, record the rollback, and continue more carefully."""
@@ -168,52 +184,30 @@ class Worker:
         del self.calculation, self.position  # the devices need the memory for what comes
         self._begin()
 
-    def _enter(self, phase: Phase) -> None:
-        """Enter the next phase; after pretraining, commit and start a new optimizer.
+    def _begin_phase(self) -> Finding | Level | None:
+        """Begin or continue a phase; return the finding about the steps already done."""
+        phase, step = self.position.phase, self.position.step
+        if step < self._planned[phase]:
+            self._progress.begin(phase, step)
+            self._at_block_end()  # while the program was loaded, a stop may have been asked for
+        return self._commit_and_judge()
 
-        Training is committed before its last parameters are compared or replaced.
-        """
-        state = self.position.state
-        if self.position.phase is Phase.PRETRAIN and self._planned[Phase.PRETRAIN]:
+    def _complete(self, block: Block) -> Finding | Level | None:
+        """Take over the results of a block; return the finding about the phase."""
+        phase, step = block.position.phase, block.position.step
+        rows = rows_of(block, self._wall_time)
+        require_finite(block)
+        self._pending.add(phase, rows)
+        if phase is Phase.EVALUATE:
+            self._pending.observe(block, self._spec.evaluate.observe_every)
+            if step in self._snapshot_steps:
+                self._pending.keep_walkers(step, devices.gather(block.position.state.chain.r))
+        self._progress.advance(phase, step, block.steps_per_s, rows)
+        judgement = self._watch.judge(rows, step) if phase is Phase.TRAIN else NOTHING_STRANGE
+        is_strange = self._at_block_end(judgement)
+        if phase in CHANGING and step == self._planned[phase]:
             self._commit()
-            state = self.calculation.after_pretraining(state)
-        if phase is Phase.COMPARE and self._planned[Phase.TRAIN]:
-            self._commit()
-            if self._spec.evaluate.parameters == "average":
-                state = with_parameters(state, candidates(state)["average"])
-        self.position = Position(phase, 0, state)
-
-    def _run_phase(self, phase: Phase, step: Step) -> None:
-        start = self.position
-        snapshots = self._store.snapshot_steps if phase is Phase.EVALUATE else set()
-        stops = {self._planned[phase], *snapshots, *self._looks.steps(phase, self._planned)}
-        edges = sorted(stop for stop in stops if stop > start.step)
-        for block in run_blocks(step, start.state, start.step, edges):
-            rows = rows_of(block, self._wall_time)
-            require_finite(block)
-            self._pending.add(phase, rows)
-            self.position = Position(phase, block.last, block.state)
-            if phase is Phase.EVALUATE:
-                self._pending.observe(block, self._spec.evaluate.observe_every)
-            if block.last in snapshots:
-                self._pending.keep_walkers(block.last, devices.gather(block.state.chain.r))
-            self._progress.advance(phase, block.last, block.steps_per_s, rows)
-            is_trained = phase is Phase.TRAIN
-            judgement = self._watch.judge(rows, block.last) if is_trained else NOTHING_STRANGE
-            is_strange = self._at_block_end(judgement)
-            if not is_strange and (found := self._commit_and_judge()) and found.is_reached:
-                return
-
-    def _conclude_phase(self) -> bool:
-        """Judge the phase, plan the end of a level training; return whether the phase is over."""
-        found = self._commit_and_judge()
-        if found is None or not found.is_reached:
-            return False
-        if isinstance(found, Level):
-            log.info("%s", found)
-            self._store.record(peek.LEVEL, found.to_json())
-            self._plan()
-        return isinstance(found, Finding)
+        return None if is_strange else self._commit_and_judge()
 
     def _commit_and_judge(self) -> Finding | Level | None:
         """Commit, and return the finding about the phase; None at most lengths.
@@ -223,8 +217,7 @@ class Worker:
         phase, step = self.position.phase, self.position.step
         if step not in self._looks.steps(phase, self._planned):
             return None
-        if self._committed != (phase, step):
-            self._commit()
+        self._commit()
         rows = self._store.series("train" if phase is Phase.TRAIN else "evaluate")
         return share_finding(self._looks.judge(phase, rows))
 
@@ -237,24 +230,15 @@ class Worker:
         self._store.record(peek.TARGET, found.to_json())
         return found
 
-    def _compare(self, phase: Phase, step: Step) -> None:
-        """Measure the last parameters, then their average, and continue with the better ones."""
-        found = candidates(self.position.state)
-        measured, done = {}, 0
-        for name, params in found.items():
-            state = with_parameters(self.position.state, params)
-            rows, first, done = [], done, done + self._planned[phase] // len(found)
-            for block in run_blocks(step, state, first, [done]):
-                rows.append(rows_of(block, self._wall_time))
-                require_finite(block)
-                self.position = Position(phase, block.last, block.state)
-                self._progress.advance(phase, block.last, block.steps_per_s, rows[-1])
-                self._at_block_end()
-            measured[name] = comparison.measure(concatenate(rows) or {})
+    def _choose(self, steps: Mapping[str, Sequence[StepInfo]]) -> str:
+        """Choose the parameters to evaluate, and record the reason if they were compared."""
+        if not self._planned[Phase.COMPARE]:
+            return "average" if self._spec.evaluate.parameters == "average" else "last"
+        measured = comparison.measure(steps)
         chosen = comparison.better(measured)
         log.info("evaluates the %s parameters: %s", chosen, comparison.describe(measured))
         self._store.record("evaluated", comparison.to_json(chosen, measured))
-        self.position = Position(phase, done, with_parameters(self.position.state, found[chosen]))
+        return chosen
 
     def _at_block_end(self, judgement: Judgement = NOTHING_STRANGE) -> bool:
         """Commit if it is time, stop if requested; return whether the last step is strange.
@@ -276,7 +260,7 @@ class Worker:
     def _commit(self) -> None:
         """Write pending results and a checkpoint; short phases are repeated instead."""
         phase, step, state = self.position.phase, self.position.step, self.position.state
-        if phase in (Phase.WARMUP, Phase.COMPARE):
+        if phase in (Phase.WARMUP, Phase.COMPARE) or self._committed == (phase, step):
             return
         checkpoint = Checkpoint(str(phase), step, to_arrays(state))
         self._store.commit(self._pending.commit(checkpoint))

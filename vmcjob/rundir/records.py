@@ -23,7 +23,7 @@ REFUSED = "refused"
 """Event in the history of a run: its new worker found another one at work."""
 
 
-class Phase(StrEnum):
+class Activity(StrEnum):
     """The activity of a worker; steps are counted within a phase."""
 
     STARTING = "starting"
@@ -135,7 +135,7 @@ class Heartbeat:
     The defaults name this process and this moment, so the writer leaves them out.
     """
 
-    phase: Phase
+    phase: Activity
     step: int
     n_steps: int
     energy: float | None = None  # hartree

@@ -10,9 +10,9 @@ from vmcjob.rundir import (
     DISK_FULL,
     REFUSED,
     SHORT_OF_MEMORY,
+    Activity,
     Heartbeat,
     Outcome,
-    Phase,
     RunDir,
     is_disk_full,
 )
@@ -87,7 +87,7 @@ class Row:
     science_sha256: str
     state: State
     message: str
-    phase: Phase | None
+    phase: Activity | None
     step: int | None
     n_steps: int | None
     energy: float | None  # hartree

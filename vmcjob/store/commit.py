@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from vmcjob.store.arrays import Arrays
-from vmcjob.store.layout import OBSERVED, Phase, common_length
+from vmcjob.store.layout import OBSERVED, SeriesName, common_length
 from vmcjob.store.slot import Checkpoint
 
 
@@ -30,7 +30,7 @@ def rows_of(
     """
     rows: dict[str, np.ndarray] = {}
     lengths = dict(n_committed)
-    series: dict[Phase, Mapping[str, np.ndarray] | None]
+    series: dict[SeriesName, Mapping[str, np.ndarray] | None]
     series = {"train": commit.train, "evaluate": commit.evaluate}
     for phase, columns in series.items():
         if columns:

@@ -13,10 +13,10 @@ from vmcjob.columns import Column
 SCHEMA_VERSION = 1
 
 # The two series of a run; other phases are not recorded step by step.
-Phase = Literal["train", "evaluate"]
+SeriesName = Literal["train", "evaluate"]
 
 # Columns of each series in every new store. `step`, the coordinate of every group, is added.
-SERIES: Mapping[Phase, Mapping[str, Column]] = {
+SERIES: Mapping[SeriesName, Mapping[str, Column]] = {
     "train": {
         "energy": Column("hartree", "mean local energy of the walkers"),
         "variance": Column("hartree^2", "variance of the local energy over the walkers"),
@@ -76,7 +76,7 @@ class Layout:
     observed: Mapping[str, Column] = field(default_factory=dict)  # columns of observables
     observe_every: int = 1  # in steps of evaluation
 
-    def columns(self, phase: Phase) -> dict[str, Column]:
+    def columns(self, phase: SeriesName) -> dict[str, Column]:
         """All columns of a series except `step`."""
         return dict(SERIES[phase]) | (dict(self.more_train) if phase == "train" else {})
 
@@ -94,7 +94,7 @@ class HartreeFockRecord(NamedTuple):
 
 def build(root: zarr.Group, layout: Layout) -> None:
     """Create all groups and arrays in an empty store; the steps are already written."""
-    lengths: dict[Phase, int] = {"train": layout.n_train, "evaluate": layout.n_evaluate}
+    lengths: dict[SeriesName, int] = {"train": layout.n_train, "evaluate": layout.n_evaluate}
     for phase, length in lengths.items():
         root.create_group(phase)
         _build_series(root, phase, np.arange(1, length + 1), layout.columns(phase))

@@ -8,7 +8,7 @@ import numpy as np
 
 from vmcjob.errors import StoreError
 from vmcjob.store.commit import Commit
-from vmcjob.store.layout import ALWAYS_FINITE, OBSERVED, SERIES, Layout, Phase
+from vmcjob.store.layout import ALWAYS_FINITE, OBSERVED, SERIES, Layout, SeriesName
 from vmcjob.store.peek import LEVEL
 from vmcjob.store.runstore import RunStore
 
@@ -95,7 +95,7 @@ def _layout(store: RunStore, r: np.ndarray, n_evaluate: int, n_snapshots: int) -
     )
 
 
-def _rows(store: RunStore, phase: Phase) -> dict[str, np.ndarray]:
+def _rows(store: RunStore, phase: SeriesName) -> dict[str, np.ndarray]:
     """The committed rows of one series, as input of a commit; StoreError if rows are lost."""
     series = store.series(phase)
     nothing = np.full(len(series["step"]), np.nan)  # for a column that older stores do not have

@@ -26,7 +26,7 @@ from vmcjob.store.layout import (
     OBSERVED,
     HartreeFockRecord,
     Layout,
-    Phase,
+    SeriesName,
     build,
     build_orbitals,
 )
@@ -162,7 +162,7 @@ class RunStore:
         kept = self.n_planned["snapshots"] - past["snapshots"]
         return {past["step"] + n_steps * (k + 1) // kept for k in range(kept)}
 
-    def series(self, phase: Phase, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
+    def series(self, phase: SeriesName, names: Sequence[str] = ()) -> dict[str, np.ndarray]:
         """The committed rows of one series, `step` included; StoreError if some are missing.
 
         By default all columns of the store (older stores lack some), else those of `names` that

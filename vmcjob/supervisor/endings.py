@@ -9,7 +9,15 @@ from vmcjob.errors import RunDirError
 from vmcjob.protocol import DEADLINE, STOPPED, as_signal, how_it_ended
 from vmcjob.protocol.rank import Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
-from vmcjob.rundir import REFUSED, SHORT_OF_MEMORY, Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import (
+    REFUSED,
+    SHORT_OF_MEMORY,
+    Activity,
+    Heartbeat,
+    Outcome,
+    OutcomeRecord,
+    RunDir,
+)
 from vmcjob.runs.notification import notify_job
 from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.memory import HostMemory, find_growth, submit_larger
@@ -253,9 +261,9 @@ def _is_cancelled(run: RunDir) -> bool:
     return submission is None or submission.cancelled_at is not None
 
 
-def progress(run: RunDir) -> tuple[Phase, int] | None:
+def progress(run: RunDir) -> tuple[Activity, int] | None:
     """What has been committed, as far as the heartbeat tells; warm-up never is."""
     beat: Heartbeat | None = run.read_heartbeat()
-    if beat is None or beat.phase in (Phase.STARTING, Phase.WARMUP):
+    if beat is None or beat.phase in (Activity.STARTING, Activity.WARMUP):
         return None
     return beat.phase, beat.step

@@ -1,14 +1,15 @@
-"""What a run is: its first state, and phase by phase what is done with it, as generators of steps.
+"""A run: its first state, and the steps of its phases as a generator.
 
     pretrain → warmup → train → compare → equilibrate → evaluate
 
-Nothing here knows of files, clocks or signals: whoever goes through the steps may commit, stop, and
-begin again with a state of before.
+This module knows no files, clocks or signals. The caller of `course` may commit and stop between
+two steps, and begin another course with an earlier state.
 """
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 import jax
@@ -26,14 +27,14 @@ from vmcjob.vmc.system import Home, System, deviates, energy_bound, initial_posi
 
 
 class Phase(StrEnum):
-    """What is done with a state, in this order; steps are counted within a phase."""
+    """The phases of a run, in their order; steps are counted within a phase."""
 
-    PRETRAIN = "pretrain"  # orbitals are fitted to those of Hartree–Fock
-    WARMUP = "warmup"  # walkers find |ψ|², and their width
-    TRAIN = "train"  # parameters move
-    COMPARE = "compare"  # of what is to be evaluated: the last parameters, or their average
-    EQUILIBRATE = "equilibrate"  # walkers find the |ψ|² of these; all else is frozen from here on
-    EVALUATE = "evaluate"  # energies and observables are measured
+    PRETRAIN = "pretrain"  # fit the orbitals to those of Hartree–Fock
+    WARMUP = "warmup"  # sample |ψ|², and tune the width of moves
+    TRAIN = "train"  # improve the parameters
+    COMPARE = "compare"  # choose the parameters to evaluate: the last ones or their average
+    EQUILIBRATE = "equilibrate"  # sample |ψ|² of these; parameters and width are frozen from here
+    EVALUATE = "evaluate"  # measure energies and observables
 
 
 @dataclass(frozen=True)
@@ -137,22 +138,33 @@ def with_parameters(state: LoopState, params: Params) -> LoopState:
 
 
 @dataclass(frozen=True)
-class Event:
-    """One step of a run; a device is waited for only when `info` is read."""
+class Position:
+    """The position of a run: its phase, the steps done in this phase, the state after them."""
 
     phase: Phase
-    step: int  # of its phase, from 0
+    step: int
     state: LoopState  # consumed by the next step
-    on_devices: Any  # what the phase's step reports
+
+
+@dataclass(frozen=True)
+class Event(Position):
+    """One step of a run, and the position after it; steps of a phase are counted from 1.
+
+    A device is waited for only when `info` is read.
+    """
+
+    on_devices: Any  # the report of the step
 
     @property
     def info(self) -> Any:
-        """What the step reports, on the host: `StepInfo` where energies are measured."""
+        """The report of the step, on the host: `StepInfo` where energies are measured."""
         return devices.unreplicate(self.on_devices)
 
 
 Choice = Callable[[Mapping[str, Sequence[StepInfo]]], str]
-"""From what was measured of each of the `candidates` to the one that is evaluated."""
+"""From the steps of COMPARE with each of the `candidates` to the one that is evaluated."""
+StepOf = Callable[[Calculation, Phase, LoopState], Step]
+"""The step of a phase, for states like the given one, which is not consumed."""
 
 
 PHASES: Final = frozenset(Phase)
@@ -161,18 +173,33 @@ PHASES: Final = frozenset(Phase)
 def run(
     calculation: Calculation,
     steps: Mapping[str, int],
-    state: LoopState | None = None,
+    start: Position | None = None,
     choose: Choice | None = None,
 ) -> Iterator[Event]:
-    """Every step of a run, phase by phase.
+    """Every step of a run, phase by phase; see `course` for the arguments and errors."""
+    return (one for one in course(calculation, steps, start, choose) if isinstance(one, Event))
+
+
+def course(
+    calculation: Calculation,
+    steps: Mapping[str, int],
+    start: Position | None = None,
+    choose: Choice | None = None,
+    step_of: StepOf = lambda calculation, phase, _: calculation.step_of(phase),
+) -> Iterator[Position]:
+    """The course of a run: the first position of each phase, and an `Event` after each step.
+
+    The caller may commit, stop and begin another course between any two of them.
 
     Args:
-        calculation: what is run.
-        steps: of each `Phase` or its name; 0 where nothing is said. COMPARE's are those of each
-            candidate, and there is nothing to compare where no average is kept.
-        state: to begin with, instead of the calculation's own; it is consumed.
-        choose: which of the compared parameters are evaluated; a job has
-            `vmcjob.run.comparison.choose`.
+        calculation: the calculation to run.
+        steps: number of steps of each `Phase` or its name, 0 by default. The steps of COMPARE are
+            divided among the candidates; there are none if no average is kept.
+        start: the position to begin with, whose state is consumed; by default the beginning.
+            A comparison always begins anew.
+        choose: the choice between the last parameters and their average, if one is kept; without
+            it the last ones are evaluated. A job has `vmcjob.run.comparison.choose`.
+        step_of: makes the step of a phase.
 
     Raises ValueError for a name that is no phase, and for COMPARE without `choose`.
     """
@@ -180,40 +207,49 @@ def run(
         raise ValueError(f"{sorted(unknown)}: no phases; there are {', '.join(Phase)}")
     if choose is None and steps.get(Phase.COMPARE, 0):
         raise ValueError("compare needs `choose`, like vmcjob.run.comparison.choose")
-    state = calculation.initial_state() if state is None else state
-    for phase in Phase:
-        if n_steps := steps.get(phase, 0):
-            step = calculation.step_of(phase)
-            if phase is Phase.COMPARE and choose is not None:
-                state = yield from _compare(step, state, n_steps, choose)
-            else:
-                state = yield from _repeat(phase, step, state, 0, n_steps)
+    position = start or Position(Phase.PRETRAIN, 0, calculation.initial_state())
+    phases = list(Phase)
+    for phase in phases[phases.index(position.phase) :]:
+        if phase is not position.phase:
+            position = Position(phase, 0, position.state)
+        yield position
+        n_steps = steps.get(phase, 0)
+        if phase is Phase.COMPARE:
+            make_step = partial(step_of, calculation, phase, position.state)
+            state = yield from _compare(make_step, position.state, n_steps, choose)
+        elif position.step < n_steps:
+            step = step_of(calculation, phase, position.state)
+            state = yield from _repeat(step, position, n_steps)
+        else:
+            state = position.state
         if phase is Phase.PRETRAIN and calculation.pretraining is not None:
             state = calculation.after_pretraining(state)
+        position = replace(position, state=state)
 
 
-def _repeat(
-    phase: Phase, step: Step, state: LoopState, first: int, last: int
-) -> Generator[Event, None, LoopState]:
-    for done in iterate(step, state, first, last):
+def _repeat(step: Step, start: Position, n_steps: int) -> Generator[Event, None, LoopState]:
+    """The remaining steps of a phase; returns the state after them."""
+    state = start.state
+    for done in iterate(step, state, start.step, n_steps):
         state = done.state
-        yield Event(phase, done.step, state, done.info)
+        yield Event(start.phase, done.step + 1, state, done.info)
     return state
 
 
 def _compare(
-    step: Step, state: LoopState, n_steps: int, choose: Choice
+    make_step: Callable[[], Step], state: LoopState, n_steps: int, choose: Choice | None
 ) -> Generator[Event, None, LoopState]:
-    """Measure one candidate after the other; go on with the one that is chosen."""
-    found, measured = candidates(state), {}
-    if len(found) == 1:
+    """Measure one candidate after the other; returns the state with the chosen parameters."""
+    if choose is None or state.average is None:
         return state
-    for number, (name, params) in enumerate(found.items()):
-        first, infos = number * n_steps, []
-        state = with_parameters(state, params)
-        for event in _repeat(Phase.COMPARE, step, state, first, first + n_steps):
-            state = event.state
-            infos.append(event.info)
-            yield event
-        measured[name] = infos
-    return with_parameters(state, found[choose(measured)])
+    found = candidates(state)
+    measured: dict[str, list[Any]] = {name: [] for name in found}
+    if n_each := n_steps // len(found):
+        step = make_step()
+        for number, (name, params) in enumerate(found.items()):
+            first = Position(Phase.COMPARE, number * n_each, with_parameters(state, params))
+            for event in _repeat(step, first, first.step + n_each):
+                state = event.state
+                measured[name].append(event.on_devices)
+                yield event
+    return with_parameters(state, found[choose(devices.unreplicate(measured))])
