@@ -34,6 +34,27 @@ def test_a_heartbeat_is_repeated_with_its_time_until_the_pulse_ends(tmp_path: Pa
     assert time_of_last() == last
 
 
+def test_a_job_on_a_cluster_writes_few_heartbeats(tmp_path: Path) -> None:
+    """Steps of a phase wait for their turn, phases and the last steps do not.
+
+    Catches a write for each block of steps, and a last position that is lost at the end.
+    """
+    run = make_run(tmp_path)
+
+    def seen() -> tuple[str, int] | None:
+        last = run.read_heartbeat()
+        return last and (last.phase.value, last.step)
+
+    with HeartbeatWriter(run, pause_s=1000.0) as heartbeat:
+        heartbeat.beat(TRAINING)
+        heartbeat.beat(replace(TRAINING, step=4))
+        assert seen() == ("train", 3)
+        heartbeat.beat(replace(TRAINING, phase=Activity.EVALUATE, step=0))
+        assert seen() == ("evaluate", 0)
+        heartbeat.beat(replace(TRAINING, phase=Activity.EVALUATE, step=5))
+    assert seen() == ("evaluate", 5)
+
+
 def test_the_last_word_keeps_its_time(tmp_path: Path) -> None:
     """That of a run that ended long ago, which was only looked at again."""
     run, of_before = make_run(tmp_path), replace(TRAINING, time=1.0)

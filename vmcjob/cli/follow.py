@@ -13,7 +13,7 @@ from vmcjob.runs.status import Row, State, examine
 from vmcjob.scheduler import Watch
 
 POLL_S = 0.5  # between two looks at runs of this machine
-JOB_POLL_S = 2.0  # at runs of a cluster, whose heartbeats come every two seconds
+JOB_POLL_S = 2.0  # at runs of a cluster
 LOOKS_PER_S = 20.0  # at a large number of runs, each of several files
 TALK_S = 5.0  # between two plain lines about the same run
 

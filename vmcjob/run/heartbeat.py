@@ -10,17 +10,25 @@ from vmcjob.errors import RunDirError
 from vmcjob.rundir import Heartbeat, RunDir
 
 BEAT_S = 2.0
+JOB_BEAT_S = 10.0
+"""Seconds between heartbeats in jobs of a batch system, whose file server many runs share."""
 
 
 class HeartbeatWriter:
     """Writes heartbeats, and repeats each with the current time until the next one.
 
     A context manager: on exit, the thread has ended and the last heartbeat remains.
+
+    Args:
+        run_dir: the run.
+        pause_s: smallest number of seconds between two heartbeats of the same phase.
     """
 
-    def __init__(self, run_dir: RunDir) -> None:
-        self._run_dir = run_dir
+    def __init__(self, run_dir: RunDir, pause_s: float = 0.0) -> None:
+        self._run_dir, self._pause_s = run_dir, pause_s
+        self._repeat_s = max(pause_s, BEAT_S)
         self._last: Heartbeat | None = None
+        self._written: Heartbeat | None = None
         self._is_writing = threading.Lock()
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="heartbeat", daemon=True)
@@ -37,18 +45,30 @@ class HeartbeatWriter:
     ) -> None:
         self._has_ended.set()
         self._thread.join()
+        with suppress(RunDirError):
+            self._write()
 
     def beat(self, heartbeat: Heartbeat) -> None:
-        """Write a new heartbeat; RunDirError if the run directory is gone."""
+        """Take over a heartbeat, and write it if it is due; RunDirError if the run is gone."""
         with self._is_writing:
-            self._last = heartbeat
-            self._run_dir.require_presence()
-            self._run_dir.write_heartbeat(heartbeat)
+            self._last, before = heartbeat, self._written
+            is_same = before is not None and heartbeat.phase is before.phase
+            if before is None or not is_same or heartbeat.time - before.time >= self._pause_s:
+                self._write()
 
     def end_with(self, heartbeat: Heartbeat) -> None:
         """Write a last heartbeat with its own time; it is not repeated."""
         self._has_ended.set()
-        self.beat(heartbeat)
+        with self._is_writing:
+            self._last = heartbeat
+            self._write()
+
+    def _write(self) -> None:
+        """Write the last heartbeat, unless that was done."""
+        if self._last is not None and self._last is not self._written:
+            self._run_dir.require_presence()
+            self._run_dir.write_heartbeat(self._last)
+            self._written = self._last
 
     def _repeat(self) -> None:
         while not self._has_ended.wait(BEAT_S / 2):
@@ -56,10 +76,9 @@ class HeartbeatWriter:
                 now = time.time()
                 if self._has_ended.is_set():
                     return
-                if self._last is not None and now - self._last.time >= BEAT_S:
-                    self._last = replace(self._last, time=now)
-                    self._run_dir.require_presence()
-                    self._run_dir.write_heartbeat(self._last)
+                if self._written is not None and now - self._written.time >= self._repeat_s:
+                    self._last = replace(self._last or self._written, time=now)
+                    self._write()
 
 
 class NoHeartbeat(HeartbeatWriter):

@@ -11,7 +11,7 @@ from vmcjob.protocol import EXIT_CODES
 from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.run import gpus, programs, startup
 from vmcjob.run.ending import outcome_of
-from vmcjob.run.heartbeat import HeartbeatWriter, NoHeartbeat
+from vmcjob.run.heartbeat import JOB_BEAT_S, HeartbeatWriter, NoHeartbeat
 from vmcjob.run.log import bounded
 from vmcjob.run.spent import spent
 from vmcjob.run.stop import StopRequest, stop_on_signals
@@ -21,7 +21,8 @@ from vmcjob.spec import JobSpec, load_resolved
 log = logging.getLogger("vmcjob")
 CANCELLED = "CANCELLED"  # stopped half-way by the user
 LOCK_PATIENCE_S = 120.0
-"""File servers keep the lock of a node that was lost until its lease ends: NFS for 90 s."""
+"""Seconds to wait for the lock of a job, which may come back from a lost node within seconds. File
+servers keep the lock of a lost node until its lease ends: NFS for 90 s."""
 BOUNDS = ("start", "end", "lost")  # events that begin or end a worker's work
 
 
@@ -38,11 +39,13 @@ def main(path: Path, rank: Rank = ALONE) -> int:
     run_dir.refresh()
     if not rank.is_first:
         return _accompany(run_dir, rank)
+    submission = run_dir.read_submission()
+    is_job = submission is not None and submission.is_job
     with (
-        run_dir.lock(_lock_patience_s(run_dir)),
+        run_dir.lock(LOCK_PATIENCE_S if is_job else 0.0),
         bounded(run_dir.log_of(rank.index)),
         stop_on_signals() as stop,
-        HeartbeatWriter(run_dir) as heartbeat,
+        HeartbeatWriter(run_dir, JOB_BEAT_S if is_job else 0.0) as heartbeat,
     ):
         last, beat = run_dir.read_outcome(), run_dir.read_heartbeat()
         is_done = last is not None and last.outcome is Outcome.FINISHED
@@ -62,12 +65,6 @@ def main(path: Path, rank: Rank = ALONE) -> int:
     if not rank.is_alone:
         _leave(outcome, code)
     return code
-
-
-def _lock_patience_s(run_dir: RunDir) -> float:
-    """How long to wait for the lock: a job may come back from a lost node within seconds."""
-    submission = run_dir.read_submission()
-    return LOCK_PATIENCE_S if submission is not None and submission.is_job else 0.0
 
 
 def _word(run_dir: RunDir, outcome: OutcomeRecord) -> str:
