@@ -16,7 +16,7 @@ from tests.scheduler.fake import Fake, FakeContext, FakeSystem
 from vmcjob import scheduler
 from vmcjob.plan import Plan, make_plan
 from vmcjob.rundir import RunDir, list_runs
-from vmcjob.runs.status import Row, Stage, State, examine
+from vmcjob.runs.status import RunStatus, Stage, State, examine
 from vmcjob.scheduler import Local, Receipt, Slurm, SubmissionOptions
 from vmcjob.scheduler.local import slot_folder
 from vmcjob.spec import parse_spec
@@ -108,7 +108,7 @@ def submit_plans(world: World, *plans: Plan) -> Receipt:
     return receipt
 
 
-def seen(run: RunDir) -> Row:
+def seen(run: RunDir) -> RunStatus:
     """As `status` shows it."""
     return examine(run, scheduler.look([run]))
 

@@ -11,7 +11,7 @@ from vmcjob.errors import NotFoundError, RunDirError, UsageError, VmcJobError
 from vmcjob.results.evaluation import Attempts, attempt_all, share_slopes
 from vmcjob.results.table import RunResult, Table, make_table
 from vmcjob.rundir import RunDir, select
-from vmcjob.runs.status import Row, rows
+from vmcjob.runs.status import RunStatus, rows
 from vmcjob.spec import JobSpec, load_resolved, science_keys
 
 
@@ -46,7 +46,7 @@ def aggregate(
 
 
 def table_of(
-    found: Sequence[Row], by: str | None = None, attempts: Attempts = attempt_all
+    found: Sequence[RunStatus], by: str | None = None, attempts: Attempts = attempt_all
 ) -> Table:
     """The table of energies of runs whose states are known.
 

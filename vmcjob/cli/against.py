@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from vmcjob.cli.preview import spec_values
 from vmcjob.cli.screen import put_json, put_table, say
-from vmcjob.cli.text import Cell, Column
+from vmcjob.cli.text import Cell, Heading
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
@@ -25,7 +25,7 @@ def show_against(run: "RunDir", other: "RunDir", *, as_json: bool) -> None:
     if not keys:
         say(f"{names[0]} and {names[1]} have equal specs")
         return
-    columns = [Column("key"), Column(names[0]), Column(names[1])]
+    columns = [Heading("key"), Heading(names[0]), Heading(names[1])]
     cells = ([key, first.get(key, UNSET), second.get(key, UNSET)] for key in keys)
     put_table(columns, [[*map(Cell, row)] for row in cells])
 

@@ -9,18 +9,18 @@ import typer
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, SomeSelectors, select_runs
 from vmcjob.cli.screen import put_json, put_table, say
-from vmcjob.cli.text import Cell, Column, format_size
+from vmcjob.cli.text import Cell, Heading, format_size
 from vmcjob.errors import RunDirError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
 
 COLUMNS = [
-    Column("run"),
-    Column("what"),
-    Column("files", "right"),
-    Column("size", "right"),
-    Column("file"),
+    Heading("run"),
+    Heading("what"),
+    Heading("files", "right"),
+    Heading("size", "right"),
+    Heading("file"),
 ]
 
 

@@ -11,7 +11,7 @@ import typer
 from vmcjob.errors import IncompleteError, UsageError
 
 if TYPE_CHECKING:
-    from vmcjob.runs.status import Row
+    from vmcjob.runs.status import RunStatus
 
 UNITS_S = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
@@ -57,7 +57,7 @@ class RowChoice:
         if self.since is not None:
             begin_of(self.since, time.time())
 
-    def of(self, found: "list[Row]") -> "list[Row]":
+    def of(self, found: "list[RunStatus]") -> "list[RunStatus]":
         """The chosen rows, in their order."""
         states = {name.upper() for name in self.in_states or ()}
         if states:
@@ -68,7 +68,7 @@ class RowChoice:
             found = [row for row in found if _last_sign(row, now) >= begin]
         return found
 
-    def judge(self, shown: "list[Row]") -> None:
+    def judge(self, shown: "list[RunStatus]") -> None:
         """With --check, exit if a run has ended otherwise than finished, or waits in vain."""
         bad = [row for row in shown if not (row.state.is_active or row.state == "FINISHED")]
         if self.is_checked and bad:
@@ -86,7 +86,7 @@ def begin_of(text: str, now: float) -> float:
         raise UsageError(f"--since {text}: {words}") from None
 
 
-def _last_sign(row: "Row", now: float) -> float:
+def _last_sign(row: "RunStatus", now: float) -> float:
     """When the run was made, or its latest heartbeat."""
     beat = now - row.heartbeat_age_s if row.heartbeat_age_s is not None else 0.0
     return max(row.run.read_record().created, beat)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar  # Any: values as JSON has them
 
-from vmcjob.cli.text import Cell, Column
+from vmcjob.cli.text import Cell, Heading
 
 RowT = TypeVar("RowT")
 
@@ -16,7 +16,7 @@ class TableColumn(Generic[RowT]):
     Attributes:
         title: heading in the table for people; None if it is not shown there.
         value: content of a cell.
-        align, dispensable: see `Column`.
+        align, dispensable: see `Heading`.
         names: attributes of a row with which JSON shows it.
         is_useful: whether the column is worth showing for these rows.
     """
@@ -31,11 +31,13 @@ class TableColumn(Generic[RowT]):
 
 def make_table(
     columns: Sequence[TableColumn[RowT]], rows: Sequence[RowT]
-) -> tuple[list[Column], list[list[Cell]]]:
+) -> tuple[list[Heading], list[list[Cell]]]:
     """The table for people; columns without information are empty, and so are not drawn."""
     shown = [column for column in columns if column.title]
     useful = [column.is_useful(rows) for column in shown]
-    heads = [Column(column.title, column.align, dispensable=column.dispensable) for column in shown]
+    heads = [
+        Heading(column.title, column.align, dispensable=column.dispensable) for column in shown
+    ]
     cells = [
         [_cell(column.value(row)) if is_useful else Cell("") for column, is_useful in pairs]
         for row in rows

@@ -15,14 +15,14 @@ from vmcjob.cli.checks import FAILURE, OK, WARNING, Check
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.quota import check_quota
 from vmcjob.cli.screen import put_json, put_table, say
-from vmcjob.cli.text import Cell, Column
+from vmcjob.cli.text import Cell, Heading
 from vmcjob.errors import SchedulerError, VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.site import Site
 
 STYLES = {OK: "green", WARNING: "yellow", FAILURE: "red"}
-COLUMNS = [Column("check"), Column("result"), Column("found", "note"), Column("next command")]
+COLUMNS = [Heading("check"), Heading("result"), Heading("found", "note"), Heading("next command")]
 WALL_TIME = "00:10:00"
 
 IsOnNode = Annotated[

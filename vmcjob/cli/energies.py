@@ -11,10 +11,9 @@ from vmcjob.errors import UsageError, VmcJobError
 if TYPE_CHECKING:
     from vmcjob.results.evaluation import Evaluated, RunResult, UnusableError
     from vmcjob.results.reaction import Reaction
-    from vmcjob.results.table import Row as TableRow
-    from vmcjob.results.table import Table
+    from vmcjob.results.table import Row, Table
     from vmcjob.rundir import RunDir
-    from vmcjob.runs.status import Row
+    from vmcjob.runs.status import RunStatus
     from vmcjob.spec import JobSpec
 
 Unbalanced = Annotated[
@@ -29,7 +28,7 @@ class Energies(NamedTuple):
     """The table, the state of each of its runs, and what went wrong on the way."""
 
     table: "Table"
-    runs: "dict[str, Row]"  # by run id
+    runs: "dict[str, RunStatus]"  # by run id
     errors: Sequence[VmcJobError]
 
 
@@ -110,7 +109,7 @@ def add_up(
 
 
 def require_balance(
-    option: str, reaction: "Reaction", rows: "Mapping[str, TableRow]", energies: Energies
+    option: str, reaction: "Reaction", rows: "Mapping[str, Row]", energies: Energies
 ) -> None:
     """UsageError unless both sides of a sum have the same nuclei and electrons.
 
@@ -134,7 +133,7 @@ def require_balance(
         raise UsageError(f"{option}: '{reaction.text}' does not balance: {uneven}; {advice}")
 
 
-def spec_of(row: "TableRow", energies: Energies) -> "JobSpec":
+def spec_of(row: "Row", energies: Energies) -> "JobSpec":
     """The spec of the first run of a row."""
     from vmcjob.spec import load_resolved
 

@@ -9,7 +9,7 @@ from typing import Protocol
 from vmcjob.cli.screen import can_redraw, say, shows_colour
 from vmcjob.cli.text import GAP, format_duration, format_energy
 from vmcjob.rundir import RunDir
-from vmcjob.runs.status import Row, State, examine
+from vmcjob.runs.status import RunStatus, State, examine
 from vmcjob.scheduler import Watch
 
 POLL_S = 0.5  # between two looks at runs of this machine
@@ -21,7 +21,7 @@ TALK_S = 5.0  # between two plain lines about the same run
 class View(Protocol):
     """A display that shows the runs again and again."""
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[RunStatus]) -> None:
         """Show the current state of the runs."""
         ...
 
@@ -30,7 +30,7 @@ class View(Protocol):
         ...
 
 
-def follow(runs: Sequence[RunDir]) -> list[Row]:
+def follow(runs: Sequence[RunDir]) -> list[RunStatus]:
     """Show the runs on standard error until all have ended; return their last states."""
     slurm, pause_s = Watch(), _pause_s(runs)
     view = BarView() if can_redraw(sys.stderr) else LineView()
@@ -53,7 +53,7 @@ def _pause_s(runs: Sequence[RunDir]) -> float:
     return max(JOB_POLL_S if is_shared else POLL_S, len(runs) / LOOKS_PER_S)
 
 
-def describe(row: Row) -> list[str]:
+def describe(row: RunStatus) -> list[str]:
     """Facts about a run, the most important first."""
     if not row.state.is_active:
         return [part for part in (format_energy(row.energy, row.error), row.message) if part]
@@ -77,7 +77,7 @@ class LineView:
     def __init__(self) -> None:
         self._last: dict[str, tuple[str, float]] = {}
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[RunStatus]) -> None:
         """Print news."""
         now = time.monotonic()
         for row in rows:
@@ -105,7 +105,7 @@ class BarView:
         self._live = Live(console=self._console, auto_refresh=False, transient=True)
         self._live.start()
 
-    def show(self, rows: Sequence[Row]) -> None:
+    def show(self, rows: Sequence[RunStatus]) -> None:
         """Draw bars and counts again."""
         from rich.console import Group
         from rich.progress_bar import ProgressBar

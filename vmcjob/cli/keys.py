@@ -13,7 +13,7 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.complete import complete_keys
 from vmcjob.cli.options import AsJson
 from vmcjob.cli.screen import is_terminal, put, put_json, put_table
-from vmcjob.cli.text import Cell, Column
+from vmcjob.cli.text import Cell, Heading
 from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,11 +23,11 @@ INDENT = "    "
 MIN_WIDTH = 20
 
 COLUMNS = [
-    Column("key"),
-    Column("of kind", dispensable=2),
-    Column("default"),
-    Column("expected", dispensable=1),
-    Column("meaning"),
+    Heading("key"),
+    Heading("of kind", dispensable=2),
+    Heading("default"),
+    Heading("expected", dispensable=1),
+    Heading("meaning"),
 ]
 
 Names = Annotated[

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from vmcjob.observables import Quantity
     from vmcjob.results.observed import Observation
     from vmcjob.results.table import Table
-    from vmcjob.runs.status import Row
+    from vmcjob.runs.status import RunStatus
     from vmcjob.stats import Estimate
 
 
@@ -37,7 +37,7 @@ COLUMNS: "list[TableColumn[ObservationLine]]" = [
 ]
 
 
-def read_observations(table: "Table", runs: "Mapping[str, Row]") -> "list[Observation]":
+def read_observations(table: "Table", runs: "Mapping[str, RunStatus]") -> "list[Observation]":
     """The observables of the runs of each row."""
     from vmcjob.results.observed import observe
 

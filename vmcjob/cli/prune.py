@@ -11,7 +11,7 @@ import typer
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, resolve_root
 from vmcjob.cli.screen import put_json, put_table, say
-from vmcjob.cli.text import Cell, Column, count, format_duration, format_size
+from vmcjob.cli.text import Cell, Heading, count, format_duration, format_size
 from vmcjob.errors import UsageError, VmcJobError, combine
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 DAY_S = 86400.0
 COLUMNS = [
-    Column("what"),
-    Column("of"),
-    Column("age", "right"),
-    Column("files", "right"),
-    Column("size", "right"),
+    Heading("what"),
+    Heading("of"),
+    Heading("age", "right"),
+    Heading("files", "right"),
+    Heading("size", "right"),
 ]
 
 

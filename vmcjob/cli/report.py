@@ -29,14 +29,14 @@ from vmcjob.cli.plot import read_series, title_of
 from vmcjob.cli.results import Sums
 from vmcjob.cli.show import provenance_facts, run_facts
 from vmcjob.cli.tablefile import refuse_folders_of_runs
-from vmcjob.cli.text import Cell, Column, format_time
+from vmcjob.cli.text import Cell, Heading, format_time
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
 from vmcjob.version import __version__
 
 if TYPE_CHECKING:
     from vmcjob.results.report import Content, CurveFacts, PageTable, Picture, RunFacts
     from vmcjob.rundir import RunDir
-    from vmcjob.runs.status import Row
+    from vmcjob.runs.status import RunStatus
 
 MAIN = ("name", "energy", "verdict", "note")
 """Columns of the first table, which every screen has room for."""
@@ -138,7 +138,7 @@ def _curves(energies: Energies) -> "Iterator[CurveFacts]":
             yield CurveFacts(name, facts, picture)
 
 
-def _page_table(columns: "Sequence[Column]", cells: "Sequence[Sequence[Cell]]") -> "PageTable":
+def _page_table(columns: "Sequence[Heading]", cells: "Sequence[Sequence[Cell]]") -> "PageTable":
     from vmcjob.results.report import PageTable
 
     return PageTable(
@@ -146,7 +146,7 @@ def _page_table(columns: "Sequence[Column]", cells: "Sequence[Sequence[Cell]]") 
     )
 
 
-def _run(row: "Row") -> "RunFacts":
+def _run(row: "RunStatus") -> "RunFacts":
     """What is said of one run; what cannot be read is left out, the table says why."""
     from vmcjob.results.report import RunFacts
 

@@ -23,7 +23,7 @@ from vmcjob.cli.options import (
 from vmcjob.cli.screen import put, put_json, put_table
 from vmcjob.cli.text import (
     Cell,
-    Column,
+    Heading,
     make_visible,
 )
 from vmcjob.errors import NotFoundError, VmcJobError, combine
@@ -87,12 +87,12 @@ def cancel(
     if not as_json and len(errors) < len(results):
         told = [done for done in results if done.error is None]
         rows = [[Cell(done.run.path.name), Cell(done.result)] for done in told]
-        put_table([Column("run"), Column("result")], rows)
+        put_table([Heading("run"), Heading("result")], rows)
     ended = _wait([done.run for done in results if done.was_active and not done.error], is_waited)
     if ended and not as_json:
         rows = [[Cell(run.path.name), Cell(state.lower())] for run, state in ended.items()]
         put("")
-        put_table([Column("run"), Column("state")], rows)
+        put_table([Heading("run"), Heading("state")], rows)
     if as_json:
         put_json({"schema_version": 1, "cancelled": [_describe(done, ended) for done in results]})
     if errors:

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import typer
 
-from vmcjob.cli.text import Cell, Column, make_visible, paint, render_table
+from vmcjob.cli.text import Cell, Heading, make_visible, paint, render_table
 
 
 class When(StrEnum):
@@ -52,12 +52,12 @@ def put_json(document: object, *, is_compact: bool = False) -> None:
     typer.echo(json.dumps(_finite(document), indent=indent, allow_nan=False, default=str))
 
 
-def put_table(columns: list[Column], rows: list[list[Cell]]) -> None:
+def put_table(columns: list[Heading], rows: list[list[Cell]]) -> None:
     """Print a table as wide as the terminal; in a file, as wide as needed."""
     _echo(draw_table(columns, rows))
 
 
-def draw_table(columns: list[Column], rows: list[list[Cell]]) -> str:
+def draw_table(columns: list[Heading], rows: list[list[Cell]]) -> str:
     """The text of a table for standard output."""
     width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
     return render_table(columns, rows, width=width, is_coloured=shows_colour(sys.stdout))

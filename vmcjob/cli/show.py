@@ -19,7 +19,7 @@ from vmcjob.cli.spent import describe_spent, left_words, read_asked
 from vmcjob.cli.status import format_step, row_document
 from vmcjob.cli.text import (
     Cell,
-    Column,
+    Heading,
     align_facts,
     count,
     format_energy,
@@ -31,15 +31,15 @@ from vmcjob.errors import RunDirError, SpecError, UsageError, VmcJobError, combi
 
 if TYPE_CHECKING:
     from vmcjob.rundir import Record, RunDir
-    from vmcjob.runs.status import Row
+    from vmcjob.runs.status import RunStatus
     from vmcjob.runs.usage import Usage
 
 EVENT_COLUMNS = [
-    Column("when"),
-    Column("event"),
-    Column("host", dispensable=2),
-    Column("pid", "right", dispensable=1),
-    Column("how", "note"),
+    Heading("when"),
+    Heading("event"),
+    Heading("host", dispensable=2),
+    Heading("pid", "right", dispensable=1),
+    Heading("how", "note"),
 ]
 
 
@@ -91,7 +91,9 @@ def show(
         raise combine(errors)
 
 
-def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[str, Any]:  # JSON
+def _document(
+    row: "RunStatus", record: "Record", errors: list[VmcJobError]
+) -> dict[str, Any]:  # JSON
     """The output of `show --json`."""
     from vmcjob.document import Document
     from vmcjob.runs.budget import group_of
@@ -126,7 +128,7 @@ def _document(row: "Row", record: "Record", errors: list[VmcJobError]) -> dict[s
 
 
 def _sections(
-    row: "Row", record: "Record", more: dict[str, str], errors: list[VmcJobError]
+    row: "RunStatus", record: "Record", more: dict[str, str], errors: list[VmcJobError]
 ) -> Iterator[str]:
     """The sections of `show`; empty ones are left out."""
     run = row.run
@@ -148,7 +150,7 @@ def _sections(
         yield make_visible(f"# {run.environment_path.name}\n{environment.rstrip()}")
 
 
-def run_facts(row: "Row", record: "Record") -> dict[str, str]:
+def run_facts(row: "RunStatus", record: "Record") -> dict[str, str]:
     """Identity and progress of the run."""
     from vmcjob.runs.budget import describe, group_of
 
@@ -173,7 +175,7 @@ def run_facts(row: "Row", record: "Record") -> dict[str, str]:
     }
 
 
-def _left(row: "Row", started_at: float | None) -> str:
+def _left(row: "RunStatus", started_at: float | None) -> str:
     """The time that the run needs, beside the wall time that its job has."""
     script = _read_script(row.run)
     return left_words(read_asked(row.run, script[1] if script else None), row.eta_s, started_at)
@@ -189,7 +191,7 @@ def _format_growth(run: "RunDir") -> str:
     return f"{format_memory(submission.memory_mb)} per node, grown after a lack of memory"
 
 
-def read_usage(row: "Row") -> "Usage | None":
+def read_usage(row: "RunStatus") -> "Usage | None":
     """The device hours of the run, used and forecast; None if its spec cannot be read."""
     from vmcjob.runs.usage import usage, work
     from vmcjob.spec import load_resolved

@@ -9,7 +9,7 @@ from vmcjob.cli.options import SpecPaths
 from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.screen import put, put_table, say
 from vmcjob.cli.software import lacks
-from vmcjob.cli.text import Cell, Column, count
+from vmcjob.cli.text import Cell, Heading, count
 from vmcjob.errors import NotFoundError, SpecError, VmcJobError, combine
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 COLUMNS = [
-    Column("spec"),
-    Column("verdict"),
-    Column("plan"),
-    Column("parameters", "right", dispensable=2),
-    Column("memory", "right", dispensable=1),
-    Column("store", "right", dispensable=3),
+    Heading("spec"),
+    Heading("verdict"),
+    Heading("plan"),
+    Heading("parameters", "right", dispensable=2),
+    Heading("memory", "right", dispensable=1),
+    Heading("store", "right", dispensable=3),
 ]
 
 

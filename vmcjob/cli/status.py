@@ -21,7 +21,7 @@ from vmcjob.errors import UsageError, combine
 
 if TYPE_CHECKING:
     from vmcjob.errors import RunDirError
-    from vmcjob.runs.status import Row
+    from vmcjob.runs.status import RunStatus
 
 WATCH_S = 2.0
 STATE_STYLES = {
@@ -38,25 +38,25 @@ STATE_STYLES = {
 }
 
 
-def _state(row: "Row") -> Cell:
+def _state(row: "RunStatus") -> Cell:
     return Cell(row.state.lower(), STATE_STYLES.get(row.state, ""))
 
 
-def format_step(row: "Row") -> str:
+def format_step(row: "RunStatus") -> str:
     """The step of a run in its phase: train 20/500."""
     step = f"{row.step}/{row.n_steps}" if row.n_steps else ""
     return step if row.phase in (None, "done") else f"{row.phase} {step}"
 
 
-def _acceptance(row: "Row") -> str:
+def _acceptance(row: "RunStatus") -> str:
     return "" if row.acceptance is None else f"{row.acceptance:.0%}"
 
 
-def _has_several_seeds(rows: "Sequence[Row]") -> bool:
+def _has_several_seeds(rows: "Sequence[RunStatus]") -> bool:
     return len({row.seed for row in rows}) > 1
 
 
-COLUMNS: "list[TableColumn[Row]]" = [
+COLUMNS: "list[TableColumn[RunStatus]]" = [
     TableColumn("run", lambda row: row.run_id, names=("run_id", "name")),
     TableColumn("point", lambda row: format_point(row.point), dispensable=4, names=("point",)),
     TableColumn(
@@ -112,7 +112,7 @@ def status(
     choice.require_known()
     slurm = Watch()
 
-    def look() -> "tuple[list[Row], list[RunDirError]]":
+    def look() -> "tuple[list[RunStatus], list[RunDirError]]":
         chosen = select_runs(selectors, site, runs)
         found, errors = rows(chosen, slurm.look(chosen))
         found = choice.of(found)
@@ -131,7 +131,7 @@ def status(
     choice.judge(found)
 
 
-def _put_last(found: "list[Row]", *, as_json: bool, is_watched: bool) -> None:
+def _put_last(found: "list[RunStatus]", *, as_json: bool, is_watched: bool) -> None:
     """Print the rows that stay on the screen."""
     if as_json:
         put_json(_document(found), is_compact=is_watched)
@@ -141,22 +141,22 @@ def _put_last(found: "list[Row]", *, as_json: bool, is_watched: bool) -> None:
         _say_cut(found, table)
 
 
-def draw_status(found: "list[Row]") -> str:
+def draw_status(found: "list[RunStatus]") -> str:
     """The table of `vmcjob status`."""
     return draw_table(*make_table(COLUMNS, found))
 
 
-def _document(found: "list[Row]") -> dict[str, Any]:  # a JSON document
+def _document(found: "list[RunStatus]") -> dict[str, Any]:  # a JSON document
     """The output of `status --json`."""
     return {"schema_version": 1, "runs": [row_document(row) for row in found]}
 
 
-def row_document(row: "Row") -> dict[str, Any]:  # a JSON document
+def row_document(row: "RunStatus") -> dict[str, Any]:  # a JSON document
     """The state of one run, as JSON."""
     return {**make_document(COLUMNS, row), "run_dir": str(row.run.path.absolute())}
 
 
-def _say_counts(found: "list[Row]") -> None:
+def _say_counts(found: "list[RunStatus]") -> None:
     """Print the number of runs in each state below a long table."""
     if len(found) > 1 and is_terminal(sys.stdout):
         counts = Counter(row.state for row in found)
@@ -171,7 +171,7 @@ def _say_cut(found: "list[Row]", table: str) -> None:
 
 
 @contextmanager
-def _canvas(as_json: bool) -> "Iterator[Callable[[list[Row]], None]]":
+def _canvas(as_json: bool) -> "Iterator[Callable[[list[RunStatus]], None]]":
     """A function that shows one look after the other: in place on a terminal, else one by one."""
     if as_json:
         yield lambda found: put_json(_document(found), is_compact=True)
@@ -186,7 +186,7 @@ def _canvas(as_json: bool) -> "Iterator[Callable[[list[Row]], None]]":
             sys.stdout.flush()
 
 
-def draw_screen(found: "list[Row]") -> str:
+def draw_screen(found: "list[RunStatus]") -> str:
     """The table, cut to the height of the terminal: what works stays, then failures, then news."""
     room = max(1, shutil.get_terminal_size().lines - 3)  # below the titles, above a last line
     if len(found) <= room:
@@ -198,7 +198,7 @@ def draw_screen(found: "list[Row]") -> str:
     return f"{draw_status([found[at] for at in shown])}\nand {words}"
 
 
-def _urgency(row: "Row") -> int:
+def _urgency(row: "RunStatus") -> int:
     """What a person wants to see first: 0 for a run that is being worked on."""
     if row.state in ("RUNNING", "STOPPING"):
         return 0

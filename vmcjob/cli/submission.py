@@ -14,7 +14,7 @@ from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
 from vmcjob.cli.software import require_software
-from vmcjob.cli.text import Cell, Column, format_point, relative
+from vmcjob.cli.text import Cell, Heading, format_point, relative
 from vmcjob.errors import IncompleteError, RunDirError, UsageError, combine
 from vmcjob.resources import Request
 
@@ -188,11 +188,11 @@ def _show(receipt: "Receipt", plans: "list[Plan]") -> None:
     tasks = _tasks(plans)
     is_seed_shown = len({task.seed for task in tasks.values()}) > 1
     columns = [
-        Column("run"),
-        Column("point", dispensable=2),
-        Column("seed", "right", dispensable=3),
+        Heading("run"),
+        Heading("point", dispensable=2),
+        Heading("seed", "right", dispensable=3),
     ]
-    columns += [Column("result"), Column("directory", dispensable=1)]
+    columns += [Heading("result"), Heading("directory", dispensable=1)]
     rows = [
         [
             Cell(run_id),

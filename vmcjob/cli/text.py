@@ -87,8 +87,8 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Column:
-    """Heading and alignment of a column; on a narrow terminal, `dispensable` ones go first.
+class Heading:
+    """Title and alignment of a column; on a narrow terminal, `dispensable` ones go first.
 
     The largest number goes first; columns with 0 always stay. A `note` is the last column and is
     cut to the remaining width.
@@ -100,7 +100,7 @@ class Column:
 
 
 def render_table(
-    columns: Sequence[Column],
+    columns: Sequence[Heading],
     rows: Sequence[Sequence[Cell]],
     *,
     width: int | None,
@@ -148,7 +148,7 @@ def in_one_line(text: str) -> str:
     return "".join(letter if letter.isprintable() else "?" for letter in first)
 
 
-def _align(column: Column, texts: list[str]) -> list[str]:
+def _align(column: Heading, texts: list[str]) -> list[str]:
     """Title and texts of one column at equal width; a note keeps its own."""
     if column.align == "note":
         return texts
@@ -160,7 +160,7 @@ def _align(column: Column, texts: list[str]) -> list[str]:
 
 
 def _choose_columns(
-    columns: Sequence[Column], texts: Sequence[list[str]], width: int | None
+    columns: Sequence[Heading], texts: Sequence[list[str]], width: int | None
 ) -> list[int]:
     """The columns with content, without the least important ones if the width is small."""
     shown = [n for n, (_, *cells) in enumerate(texts) if not cells or any(map(str.strip, cells))]

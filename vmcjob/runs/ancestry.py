@@ -6,7 +6,7 @@ from dataclasses import replace
 from vmcjob.document import Document
 from vmcjob.errors import VmcJobError
 from vmcjob.rundir import RunDir
-from vmcjob.runs.status import Row
+from vmcjob.runs.status import RunStatus
 
 BRANCH, LAST, BAR, GAP = "├─ ", "└─ ", "│  ", "   "
 
@@ -24,14 +24,14 @@ def parent_of(run: RunDir) -> str | None:
     return next(iter((submission.waits_for if submission else None) or ()), None)
 
 
-def as_trees(rows: Sequence[Row]) -> list[Row]:
+def as_trees(rows: Sequence[RunStatus]) -> list[RunStatus]:
     """The rows, each below its parent if that is listed, with ids indented by branches."""
     by_id = {row.run_id: row for row in rows}
-    children: dict[str | None, list[Row]] = {}
+    children: dict[str | None, list[RunStatus]] = {}
     for row in rows:
         parent = parent_of(row.run)
         children.setdefault(parent if parent in by_id else None, []).append(row)
-    found: list[Row] = []
+    found: list[RunStatus] = []
     further = [(row, "", "", "") for row in reversed(children.get(None, []))]
     while further:  # no recursion: chains may be long
         row, stem, mark, bar = further.pop()

@@ -37,7 +37,7 @@ __all__ = [
     "STALE_S",
     "JobState",
     "Queue",
-    "Row",
+    "RunStatus",
     "Stage",
     "State",
     "examine",
@@ -76,8 +76,8 @@ NOBODY_WAITS = (
 
 
 @dataclass(frozen=True)
-class Row:
-    """One run in one line; None where nothing is known."""
+class RunStatus:
+    """The state and the numbers of one run; None for unknown values."""
 
     run: RunDir
     run_id: str
@@ -113,9 +113,11 @@ class Block:
         return f"{self.why}; {self.advice.format(run_id) or again}"
 
 
-def rows(runs: Iterable[RunDir], queue: Queue = NO_QUEUE) -> tuple[list[Row], list[RunDirError]]:
-    """One row per run, and the error of every run whose record cannot be read."""
-    found: list[Row] = []
+def rows(
+    runs: Iterable[RunDir], queue: Queue = NO_QUEUE
+) -> tuple[list[RunStatus], list[RunDirError]]:
+    """The status of each run, and the error of every run whose record cannot be read."""
+    found: list[RunStatus] = []
     errors: list[RunDirError] = []
     for run in runs:
         try:
@@ -125,14 +127,14 @@ def rows(runs: Iterable[RunDir], queue: Queue = NO_QUEUE) -> tuple[list[Row], li
     return found, errors
 
 
-def examine(run: RunDir, queue: Queue = NO_QUEUE) -> Row:
+def examine(run: RunDir, queue: Queue = NO_QUEUE) -> RunStatus:
     """How one run is doing, now."""
     now = time.time()
     seen, state, block = _see(run, now, queue)
     beat = seen.heartbeat
     has_energy = beat is not None and not (state is State.FINISHED and run.is_trained_only)
     is_running = state in (State.RUNNING, State.STOPPING)
-    return Row(
+    return RunStatus(
         run=run,
         run_id=seen.record.run_id,
         name=seen.record.name,

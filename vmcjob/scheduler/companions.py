@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError, SchedulerError
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.runs.status import Queue, Row, State, examine
+from vmcjob.runs.status import Queue, RunStatus, State, examine
 from vmcjob.scheduler.folders import job_folder
 
 COMPANIONS = "companions.json"
@@ -30,7 +30,7 @@ def count_others_at_work(run: RunDir, submission: Submission, seen: Queue) -> in
     return sum(_is_at_work(other, submission, queue) for other in _find(run, submission))
 
 
-def is_through(found: Row, submission: Submission) -> bool:
+def is_through(found: RunStatus, submission: Submission) -> bool:
     """Whether a run has ended for good, although its shared job may continue.
 
     A run that seems dead does not count: with a wrong clock, its worker may only look dead.

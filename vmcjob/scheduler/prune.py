@@ -14,7 +14,7 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError
 from vmcjob.rundir import OLD, RunDir, list_runs
-from vmcjob.runs.status import Row, State
+from vmcjob.runs.status import RunStatus, State
 from vmcjob.scheduler import job_folders
 from vmcjob.store.files import archive_of
 
@@ -56,7 +56,7 @@ class Policy:
     copies: bool = False  # remove directories that are also archived
 
 
-def find(root: Path, rows: Sequence[Row], policy: Policy, *, is_all: bool) -> list[Item]:
+def find(root: Path, rows: Sequence[RunStatus], policy: Policy, *, is_all: bool) -> list[Item]:
     """The removable items, largest first.
 
     Args:
@@ -94,7 +94,7 @@ def remove(item: Item) -> None:
         raise RunDirError(f"{item.name}: cannot be removed: {reason}") from None
 
 
-def _of_runs(rows: Iterable[Row], policy: Policy) -> Iterator[Item]:
+def _of_runs(rows: Iterable[RunStatus], policy: Policy) -> Iterator[Item]:
     """Runs in a named state, and logs and copies of finished runs."""
     for row in rows:
         has_archive = _has_archive(row.run)
@@ -107,7 +107,7 @@ def _of_runs(rows: Iterable[Row], policy: Policy) -> Iterator[Item]:
                 yield _item(Kind.COPY, row.run_id, [row.run.store_path], row.run)
 
 
-def kept(rows: Iterable[Row], policy: Policy) -> list[str]:
+def kept(rows: Iterable[RunStatus], policy: Policy) -> list[str]:
     """Ids of runs in a named state that stay because they are archived."""
     return [row.run_id for row in rows if row.state in policy.states and _has_archive(row.run)]
 
@@ -130,7 +130,7 @@ def _remove_copy(run: RunDir) -> None:
     remove_directory(run.store_path)
 
 
-def _aside(root: Path, rows: Iterable[Row], is_all: bool) -> Iterator[Item]:
+def _aside(root: Path, rows: Iterable[RunStatus], is_all: bool) -> Iterator[Item]:
     """Directories that were put aside, of these runs or of all runs."""
     names = {row.run_id for row in rows}
     for path in (root / OLD).glob("*"):
@@ -139,7 +139,7 @@ def _aside(root: Path, rows: Iterable[Row], is_all: bool) -> Iterator[Item]:
             yield _item(Kind.ASIDE, path.name, [path], run, _last_change(run))
 
 
-def _jobs(root: Path, rows: Iterable[Row]) -> Iterator[Item]:
+def _jobs(root: Path, rows: Iterable[RunStatus]) -> Iterator[Item]:
     """Folders of jobs that only finished runs refer to."""
     settled = {row.run for row in rows if row.state is State.FINISHED}
     needed = {

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from vmcjob.errors import VmcJobError
 from vmcjob.rundir import RunDir
-from vmcjob.runs.status import Row, State
+from vmcjob.runs.status import RunStatus, State
 
 UNUSABLE = "its directory cannot be used"
 
@@ -61,7 +61,7 @@ def reason_to_wait(system: str) -> str:
     return f"left for later: {system} takes no more jobs now"
 
 
-def reason_to_skip(found: Row, is_restart: bool = False) -> str | None:
+def reason_to_skip(found: RunStatus, is_restart: bool = False) -> str | None:
     """The reason why a run in this state is not submitted or restarted; None if it is."""
     match found.state:
         case State.FINISHED | State.DIVERGED if is_restart:

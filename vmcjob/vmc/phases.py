@@ -182,7 +182,7 @@ def run(
 
 def course(
     calculation: Calculation,
-    steps: Mapping[str, int],
+    steps: Mapping[str, int] | Mapping[Phase, int],
     start: Position | None = None,
     choose: Choice | None = None,
     step_of: StepOf = lambda calculation, phase, _: calculation.step_of(phase),
