@@ -266,7 +266,7 @@ def test_a_job_that_slurm_does_not_take_is_told_and_the_record_is_as_before(
     assert run.read_submission() == before
     row = examine(run)
     assert row.state is State.FAILED
-    assert "SLURM took no job that asks for 24GB in place of 16GB" in row.message
+    assert "no job was taken that asks for 24GB in place of 16GB" in row.message
 
 
 def test_a_busy_controller_is_asked_once_more_from_within_a_job(run, slurm, folder, monkeypatch):

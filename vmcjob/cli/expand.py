@@ -49,7 +49,9 @@ def _option(item: Field[Any], hint: Any, flag: Flag) -> Any:  # types of any kin
     kind, *notes = get_args(hint)
     names = [f"--{item.name}", *([flag.short] if flag.short else [])]
     words = next(note for note in notes if isinstance(note, str))
-    option = typer.Option(*names, metavar=flag.metavar, help=f"SLURM: {flag.words or words}.")
+    option = typer.Option(
+        *names, metavar=flag.metavar, help=f"Batch system: {flag.words or words}."
+    )
     return Annotated[list[str] | None if flag.is_list else kind, option]
 
 

@@ -32,11 +32,11 @@ class View(Protocol):
 
 def follow(runs: Sequence[RunDir]) -> list[RunStatus]:
     """Show the runs on standard error until all have ended; return their last states."""
-    slurm, pause_s = Watch(), _pause_s(runs)
+    jobs, pause_s = Watch(), _pause_s(runs)
     view = BarView() if can_redraw(sys.stderr) else LineView()
     try:
         while True:
-            queue = slurm.look(runs)
+            queue = jobs.look(runs)
             rows = [examine(run, queue) for run in runs]
             view.show(rows)
             if not any(row.state.is_active for row in rows):

@@ -104,9 +104,9 @@ def _wait(runs: "list[RunDir]", is_waited: bool) -> "dict[RunDir, str]":
     from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
 
-    slurm = Watch()
+    jobs = Watch()
     while is_waited:
-        seen = slurm.look(runs)
+        seen = jobs.look(runs)
         states = {run: examine(run, seen).state for run in runs}
         if not any(state.is_active for state in states.values()):
             return dict(states)
@@ -149,9 +149,9 @@ def _follow_log(run: "RunDir", read: Reader) -> Iterator[bytes]:
     from vmcjob.runs.status import examine
     from vmcjob.scheduler import Watch
 
-    slurm = Watch()
+    jobs = Watch()
     while True:
-        queue = slurm.look([run])
+        queue = jobs.look([run])
         is_active = examine(run, queue).state.is_active  # before the log, to read the last words
         with suppress(NotFoundError):
             yield from read()

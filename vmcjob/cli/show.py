@@ -76,10 +76,10 @@ def show(
     if against is not None:
         show_against(run, select_run(against, site, runs), as_json=as_json)
         return
-    slurm = Watch()
-    queue = slurm.look([run])
+    jobs = Watch()
+    queue = jobs.look([run])
     row, record = examine(run, queue), run.read_record()
-    errors: list[VmcJobError] = [slurm.error] if slurm.error else []
+    errors: list[VmcJobError] = [jobs.error] if jobs.error else []
     if as_json:
         put_json(_document(row, record, errors))
     else:

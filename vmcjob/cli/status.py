@@ -110,11 +110,11 @@ def status(
     if tree and as_json:
         raise UsageError("--tree is for people; in JSON, spec.train.start_from of show tells")
     choice.require_known()
-    slurm = Watch()
+    jobs = Watch()
 
     def look() -> "tuple[list[RunStatus], list[RunDirError]]":
         chosen = select_runs(selectors, site, runs)
-        found, errors = rows(chosen, slurm.look(chosen))
+        found, errors = rows(chosen, jobs.look(chosen))
         found = choice.of(found)
         return as_trees(found) if tree else found, errors
 
@@ -126,7 +126,7 @@ def status(
                 time.sleep(WATCH_S)
                 found, errors = look()
     _put_last(found, as_json=as_json, is_watched=watch)
-    if problems := [error for error in (slurm.error, *errors) if error is not None]:
+    if problems := [error for error in (jobs.error, *errors) if error is not None]:
         raise combine(problems)
     choice.judge(found)
 
@@ -163,7 +163,7 @@ def _say_counts(found: "list[RunStatus]") -> None:
         say(", ".join(f"{number} {state.lower()}" for state, number in counts.items()), "dim")
 
 
-def _say_cut(found: "list[Row]", table: str) -> None:
+def _say_cut(found: "list[RunStatus]", table: str) -> None:
     """Say where a note is in full that the terminal has no room for."""
     cut = [row.run_id for row in found if in_one_line(row.message).strip() not in table]
     if cut and is_terminal(sys.stdout):

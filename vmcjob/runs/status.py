@@ -47,7 +47,7 @@ __all__ = [
 
 WITHOUT_A_WORD = (
     "the job ended without a word of the worker or its supervisor; "
-    "vmcjob logs --err has SLURM's, vmcjob resume goes on"
+    "vmcjob logs --err has the batch system's, vmcjob resume goes on"
 )
 SILENT = (
     f"nothing was heard for {STALE_S:g} s, and its job goes on: its setup is long, it hangs, or "
@@ -167,7 +167,7 @@ def _see(run: RunDir, now: float, queue: Queue) -> tuple[Observation, State, Blo
 def _find_block(run: RunDir, state: State, seen: Observation, queue: Queue) -> Block | None:
     """Why a run that has not begun yet waits in vain; None if it does not, or waits for nobody.
 
-    A launcher may have ended meanwhile, and SLURM may have cancelled the job.
+    A launcher may have ended meanwhile, and the batch system may have cancelled the job.
     """
     submission, job = seen.submission, seen.job
     if submission is None or not submission.waits_for or seen.is_cancelled:

@@ -107,8 +107,8 @@ class Attempt:
 def conclude(attempt: Attempt, folder: str | None = None) -> int:
     """Record how the attempt ended and see to the next one where there has to be one.
 
-    The exit code is for the batch system. `folder` is the submission's, if a run that SLURM does
-    not bring back is to be submitted again.
+    The exit code is for the batch system. `folder` is the submission's, if a run that the batch
+    system does not bring back is to be submitted again.
     """
     run, outcome = attempt.run, attempt.run.read_outcome()
     # One question, for the answer may decide what is recorded, and nobody may be there to answer.
@@ -193,7 +193,7 @@ def _gets_memory(attempt: Attempt, outcome: OutcomeRecord | None) -> bool:
         return _requeue(attempt.job) is Fate.RETURNING
     if submit_larger(attempt.job, run, submission, growth, attempt.memory.folder):
         return True
-    message = f"had too little memory, and SLURM took no job that {growth}; vmcjob resume goes on"
+    message = f"had too little memory, and no job was taken that {growth}; vmcjob resume goes on"
     run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
     return False
 
@@ -214,7 +214,7 @@ def _come_back(attempt: Attempt, folder: str | None) -> bool:
         return False
     if folder is not None and job.resubmit(run, submission, Path(folder)):
         return True
-    say("SLURM does not bring the job back; submitting the run again continues it")
+    say("the job does not come back by itself; submitting the run again continues it")
     if outcome := run.read_outcome():
         words = f"{outcome.message}; its job does not come back, vmcjob resume goes on"
         run.write_outcome(replace(outcome, message=words))
@@ -234,16 +234,16 @@ def _is_taken_too_often(attempt: Attempt, fate: Fate) -> bool:
 
 
 def _wait_for_fate(job: BatchContext) -> Fate:
-    """What SLURM has in mind, as soon as it says so; a job that is ended is killed soon."""
+    """The fate of the job, as soon as the batch system knows; a job that ends is killed soon."""
     while (fate := job.fate()) is None:
         time.sleep(RETRY_S)
     return fate
 
 
 def _requeue(job: BatchContext) -> Fate:
-    """Ask for another attempt until SLURM has heard it, or the allocation has ended.
+    """Ask for another attempt until the batch system agrees, or the job has ended.
 
-    With a controller that is away, the latter does not happen.
+    While the batch system does not answer, the job does not end.
     """
     n_refusals = 0
     while not job.requeue():
