@@ -82,8 +82,9 @@ def test_the_rule_for_determinants_knows_it(n: int) -> None:
     """Alone and of a batch: the walk along derivatives would be many times slower."""
     a = jnp.asarray(matrices(n)[:3])
     for function, x in ((fwdlap.slogdet, a), (jax.vmap(fwdlap.slogdet), a)):
-        (eqn,) = jax.make_jaxpr(function)(x).eqns
+        eqn, *barriers = jax.make_jaxpr(function)(x).eqns
         assert is_slogdet(eqn)
+        assert {barrier.primitive.name for barrier in barriers} == {"optimization_barrier"}
 
 
 @pytest.mark.parametrize("n", [3, MAX_ELIMINATED + 1])

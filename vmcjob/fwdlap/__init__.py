@@ -19,20 +19,22 @@ from vmcjob.fwdlap.api import (
     zero_tangent_from_primal,
 )
 from vmcjob.fwdlap.chunks import chunk_size, over_walkers, peak_bytes
+from vmcjob.fwdlap.cpu import elementwise, normal, tanh
 from vmcjob.fwdlap.determinant import slogdet
-from vmcjob.fwdlap.kept import kept
 
 __all__ = [
     "Jet",
     "chunk_size",
     "derivatives",
-    "kept",
+    "elementwise",
     "lap",
     "lap_partial",
     "laplacian",
+    "normal",
     "over_walkers",
     "peak_bytes",
     "slogdet",
+    "tanh",
     "zero_tangent_from_primal",
 ]
 

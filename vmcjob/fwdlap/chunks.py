@@ -10,6 +10,7 @@ import numpy as np
 from jax import Array
 from jaxtyping import Shaped
 
+from vmcjob.fwdlap.cpu import is_cpu
 from vmcjob.fwdlap.interpreter import open_jaxpr, variables
 
 # Bytes that are alive between equations, before XLA fuses most of them away. On a CPU the budget
@@ -51,7 +52,7 @@ def chunk_size(
 def _fitting(jaxpr: Any, n: int, budget_bytes: int | None) -> int:
     """Number of walkers per chunk, of n, that fits the budget if each needs a jaxpr's arrays."""
     peak = max(peak_of(jaxpr), 1)
-    if budget_bytes is None and jax.default_backend() == "cpu":
+    if budget_bytes is None and is_cpu():
         weights = sum(map(_bytes, jaxpr.constvars))
         # At least two walkers: XLA:CPU runs the loop over single walkers on one core.
         budget_bytes = max(CACHE_BYTES + weights, 2 * peak)

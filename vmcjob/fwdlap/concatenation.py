@@ -6,8 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from vmcjob.fwdlap.cpu import kept
 from vmcjob.fwdlap.interpreter import bind, rule_for
-from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Block, Value, Window, blocks_of, laplacian_of, make_node, primal_of
 from vmcjob.fwdlap.windows import widen
 

@@ -3,14 +3,13 @@
 import math
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jaxtyping import Int
 
+from vmcjob.fwdlap.cpu import is_cpu, kept, kept_in_order
 from vmcjob.fwdlap.interpreter import bind, rule_for
-from vmcjob.fwdlap.kept import kept, kept_in_order
 from vmcjob.fwdlap.node import Block, Value, blocks_of, laplacian_of, make_node, primal_of, total
 from vmcjob.fwdlap.sparsity import (
     MAX_PAIRS,
@@ -111,7 +110,7 @@ class Contraction:
         """Whether the other factor is small enough for `_push_whole`; on CPUs only."""
         lengths = [self.shapes[side][axis] for axis in self.batch[side]]
         n_numbers = math.prod([*self.shapes[1 - side], *lengths])
-        return jax.default_backend() == "cpu" and n_numbers <= SMALL_FACTOR
+        return is_cpu() and n_numbers <= SMALL_FACTOR
 
     def _push_whole(self, data: Any, other: Any, side: int) -> Any:
         """The result of `push`, from one product for the whole batch: (slots, batch, free axes).

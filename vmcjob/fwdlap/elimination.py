@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Bool, Inexact
 
-from vmcjob.fwdlap.kept import kept
+from vmcjob.fwdlap.cpu import is_cpu, kept
 
 MAX_ELIMINATED: Final = 16
 """Largest number of rows for elimination on CPUs, all matrices at a time. LAPACK takes one matrix
@@ -24,7 +24,7 @@ class PivotRow(NamedTuple):
 
 def is_eliminated(a: Inexact[Array, "*batch n n"]) -> bool:
     """Whether matrices of this shape are handled by this module: small ones, on CPUs."""
-    return a.shape[-1] <= MAX_ELIMINATED and jax.default_backend() == "cpu"
+    return a.shape[-1] <= MAX_ELIMINATED and is_cpu()
 
 
 @jax.jit

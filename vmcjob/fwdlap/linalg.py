@@ -9,10 +9,10 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Inexact
 
+from vmcjob.fwdlap.cpu import kept, kept_in_order
 from vmcjob.fwdlap.elimination import eliminated_factors, is_eliminated
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, open_jaxpr
-from vmcjob.fwdlap.kept import kept, kept_in_order
 from vmcjob.fwdlap.node import Node, Value, make_node, total
 
 HIGHEST = lax.Precision.HIGHEST

@@ -8,9 +8,9 @@ import jax.numpy as jnp
 from jax import Array
 from jaxtyping import Inexact
 
+from vmcjob.fwdlap.cpu import kept
 from vmcjob.fwdlap.generic import by_jvp_of_jvp
 from vmcjob.fwdlap.interpreter import bind, rule_for
-from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import (
     Node,
     Value,

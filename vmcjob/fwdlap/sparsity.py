@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from itertools import combinations
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 from jaxtyping import Bool, Inexact, Int
 
-from vmcjob.fwdlap.kept import kept, kept_for
+from vmcjob.fwdlap.cpu import kept, kept_for, sum_of_rows
 from vmcjob.fwdlap.node import Block, total
 from vmcjob.fwdlap.tables import compress, has_repeats, uniform_index
 from vmcjob.fwdlap.windows import embed, widen
@@ -20,8 +19,7 @@ Shape = tuple[int, ...]
 # Largest number of slot pairs that are merged one by one; above it, one uniform block is cheaper.
 MAX_PAIRS = 8
 
-# Up to FEW_SLOTS, products are added one by one; up to MANY_SLOTS, XLA adds them.
-FEW_SLOTS, MANY_SLOTS = 6, 32
+FEW_SLOTS = 6  # largest number of products that are added one by one
 
 
 def is_uniform(block: Block) -> bool:
@@ -224,20 +222,9 @@ def _inner(a: Block, b: Block, shape: Shape) -> Any:
 def _sum_slots(
     a: Inexact[Array, "slot ..."], b: Inexact[Array, "slot ..."]
 ) -> Inexact[Array, "..."]:
-    """The sum of a b over slots, in the order that is fastest on XLA:CPU.
-
-    XLA:CPU is slow at nested sums, and splits a sum of more than 32 terms into two sums.
-    """
+    """The sum of a b over slots; a short one is written out."""
     shape = np.broadcast_shapes(a.shape, b.shape)
     a, b = kept_for(a, shape), kept_for(b, shape)
     if len(a) <= FEW_SLOTS:
         return total(*[a[i] * b[i] for i in range(len(a))])
-    products = a * b
-    if len(a) <= MANY_SLOTS or jax.default_backend() != "cpu":
-        return jnp.sum(products, axis=0)
-    odd = []
-    while len(products) > 1:
-        half = len(products) // 2
-        odd += [products[-1]] if len(products) % 2 else []
-        products = products[:half] + products[half : 2 * half]
-    return total(products[0], *odd)
+    return sum_of_rows(a * b)

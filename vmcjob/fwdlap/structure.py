@@ -7,9 +7,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from vmcjob.fwdlap.cpu import kept_in_order
 from vmcjob.fwdlap.generic import differentiate_once
 from vmcjob.fwdlap.interpreter import bind, is_known, rule_for
-from vmcjob.fwdlap.kept import kept_in_order
 from vmcjob.fwdlap.node import (
     Block,
     Node,

@@ -2,13 +2,11 @@
 
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
-from jax import lax
 
+from vmcjob.fwdlap.cpu import MANY_TERMS, kept, sum_over
 from vmcjob.fwdlap.interpreter import bind, rule_for
-from vmcjob.fwdlap.kept import kept
 from vmcjob.fwdlap.node import Block, Value, make_node
 from vmcjob.fwdlap.sparsity import merge
 from vmcjob.fwdlap.tables import fill_holes
@@ -61,29 +59,10 @@ def _sum_block(block: Block, shape: Axes, axes: Axes) -> Block:
     for axis in summed:
         repeats *= shape[axis] if data.shape[axis + 1] == 1 else 1
     written = tuple(axis + 1 for axis in summed if data.shape[axis + 1] > 1)
-    data = _sum(data, written) if written else data
+    data = sum_over(data, written) if written else data
     data = data * repeats if repeats > 1 else data
     data = _axes_to_slots(data, shape, varying, axes)
     return Block(data, fill_holes(_axes_to_slots(block.table, shape, varying, axes)), window)
-
-
-# Smallest number of terms for which XLA:CPU is faster with a product.
-MANY_TERMS = 8
-
-
-def _sum(data: Any, axes: Axes) -> Any:
-    """The sum over some axes, which keep length 1.
-
-    On CPUs long sums are products with ones. XLA fuses a sum with earlier broadcasts and products,
-    and then takes up to ten times as long as for the separate operations.
-    """
-    lengths = [data.shape[axis] for axis in axes]
-    if jax.default_backend() != "cpu" or np.prod(lengths) < MANY_TERMS:
-        return jnp.sum(data, axis=axes, keepdims=True)
-    numbers = ((axes, tuple(range(len(axes)))), ((), ()))
-    ones = jnp.ones(lengths, data.dtype)
-    out = lax.dot_general(data, ones, numbers, precision=lax.Precision.HIGHEST)
-    return jnp.expand_dims(out, axes)
 
 
 def align(block: Block, shape: Axes, axes: Axes) -> tuple[Block, Axes]:

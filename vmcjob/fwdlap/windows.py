@@ -7,7 +7,7 @@ import numpy as np
 from jax import Array, lax
 from jaxtyping import Inexact
 
-from vmcjob.fwdlap.kept import kept, kept_for
+from vmcjob.fwdlap.cpu import kept, kept_for
 from vmcjob.fwdlap.node import Block, Window
 
 Shape = tuple[int, ...]

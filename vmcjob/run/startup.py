@@ -45,7 +45,7 @@ takes twice the time for a training step, and steps are not faster for it."""
 BARRIERS: Final = Flag(
     "--xla_disable_hlo_passes", "cse_barrier_expander,small-while-loop-hoisting", (0, 9), (0, 13)
 )
-"""What `fwdlap.kept` asks for. The first pass takes barriers out before loops are put together; the
+"""Needed by `fwdlap.cpu.kept`. The first pass takes barriers out before loops are put together; the
 second makes one kernel of a small `while`, and fails where there is a barrier in it."""
 SHORT_CODE: Final = Flag(
     "--xla_backend_extra_options", "-unroll-threshold=50,-disable-lsr", (0, 9), (0, 13)

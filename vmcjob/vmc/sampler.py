@@ -117,15 +117,11 @@ def sample(
 
 
 def _draw(r: Float[Array, "walker elec 3"], key: Array) -> Drawn:
-    """For a move of walkers like r.
-
-    All moves' at once, and in one row each: a last axis of three places is too short for vectors.
-    In the moves' loop, this took a quarter of the sampling of a small network.
-    """
+    """Random numbers of one move of walkers like r."""
     key_move, key_accept = jax.random.split(key)
-    xi = fwdlap.kept(jax.random.normal(key_move, (r.size,), r.dtype))
+    xi = fwdlap.normal(key_move, r.shape, r.dtype)
     threshold = jnp.log(jax.random.uniform(key_accept, (len(r),), r.dtype))
-    return Drawn(xi.reshape(r.shape), threshold, key_move)
+    return Drawn(xi, threshold, key_move)
 
 
 def _aged(age: Array | None, kind: Array, accept: Array) -> Array | None:

@@ -68,11 +68,6 @@ class IsotropicEnvelope(nn.Module):
         zeta = decay(self.param("log_zeta", init, shape, d_en.dtype))
         weight = self.param("weight", nn.initializers.ones, shape, d_en.dtype)
         # Determinants and orbitals are one axis, so that loops over it are long enough for vectors.
-        decays = _of_long_rows(jnp.exp, -zeta.reshape(shape[0], -1) * d_en[:, :, None])
+        decays = fwdlap.elementwise(jnp.exp, -zeta.reshape(shape[0], -1) * d_en[:, :, None])
         envelopes = jnp.sum(weight.reshape(shape[0], -1) * decays, axis=1)
         return envelopes.reshape(d_en.shape[0], *shape[1:])
-
-
-def _of_long_rows(f: Callable[[Array], Array], x: Array) -> Array:
-    """An elementwise f of x as one long axis: XLA:CPU does not vectorize short axes."""
-    return fwdlap.kept(f(fwdlap.kept(x.ravel()))).reshape(x.shape)

@@ -38,9 +38,9 @@ class FermiNet(nn.Module):
         for layer in range(self.layers):
             h_one_next = self._one_electron_layer(h_one, h_two)
             if layer < self.layers - 1:
-                h_two_next = nn.tanh(dense(self.two_electron_width)(h_two))
-                h_two = _residual(h_two, fwdlap.kept(h_two_next))
-            h_one = _residual(h_one, fwdlap.kept(h_one_next))
+                h_two_next = fwdlap.tanh(dense(self.two_electron_width)(h_two))
+                h_two = _residual(h_two, h_two_next)
+            h_one = _residual(h_one, h_one_next)
         return OrbitalMatrices(self.system, self.determinants, self.full_determinants)(h_one, d_en)
 
     def _one_electron_layer(
@@ -56,7 +56,7 @@ class FermiNet(nn.Module):
         shared = [jnp.mean(part, axis=0) for part in by_spin(h_one, n_up)]
         per_electron = dense(width)(jnp.concatenate(own, axis=-1))
         for_all = dense(width, use_bias=False)(jnp.concatenate(shared))
-        return nn.tanh(per_electron + for_all)
+        return fwdlap.tanh(per_electron + for_all)
 
 
 def pair_features(r: Float[Array, "elec 3"]) -> Float[Array, "elec elec 4"]:

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from vmcjob import fwdlap
-from vmcjob.fwdlap.kept import kept_for, kept_in_order
+from vmcjob.fwdlap.cpu import kept, kept_for, kept_in_order
 
 
 def _joined(keep):
@@ -18,7 +18,7 @@ def test_what_is_kept_is_in_nobody_elses_loop() -> None:
     """A tanh that goes into a concatenation is in its loop; one that is kept has its own."""
     x, y = jnp.linspace(-1.0, 1.0, 600).reshape(50, 12), jnp.ones((50, 4))
     texts, values = [], []
-    for keep in (fwdlap.kept, lambda x: x):
+    for keep in (kept, lambda x: x):
         program = jax.jit(_joined(keep)).lower(x, y).compile()
         texts.append(program.as_text())
         values.append(program(x, y))
@@ -29,9 +29,9 @@ def test_what_is_kept_is_in_nobody_elses_loop() -> None:
 def test_trees_and_derivatives_pass() -> None:
     """As if it were not there."""
     tree = {"a": jnp.ones(3), "b": (jnp.zeros(2),)}
-    assert jax.tree.structure(fwdlap.kept(tree)) == jax.tree.structure(tree)
+    assert jax.tree.structure(kept(tree)) == jax.tree.structure(tree)
     x = jnp.linspace(0.1, 1.0, 5)
-    found = jax.vmap(jax.grad(lambda x: fwdlap.kept(x**2) * x))(x)
+    found = jax.vmap(jax.grad(lambda x: kept(x**2) * x))(x)
     np.testing.assert_allclose(found, 3 * x**2, rtol=1e-6)
 
 
