@@ -15,7 +15,7 @@ from vmcjob.run.heartbeat import HeartbeatWriter
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.run.poles import ANSATZ_VERSION, refuse_poles
 from vmcjob.run.progress import steps_of
-from vmcjob.run.replica import Replica, open_shared
+from vmcjob.run.replica import Replica, share
 from vmcjob.run.start import LateHartreeFock, read_start, recorded_start, solve_start
 from vmcjob.run.stop import StopRequest
 from vmcjob.run.surroundings import device_names, provenance
@@ -52,7 +52,7 @@ def attempt(run_dir: RunDir, stop: StopRequest, heartbeat: HeartbeatWriter) -> s
     configure_jax(spec.numerics)
     start = read_start(run_dir, spec)
     steps = None if peek.exists(run_dir.store_path) else _begin_steps(spec)
-    store = open_shared(lambda: _open_store(run_dir, spec, start))
+    store = share(_open_store(run_dir, spec, start) if ranks.is_first() else None)
     fitted = recorded_start(spec, store) if spec.pretrain.steps else None
     make_calculation = partial(build, start=fitted)
     arrays = start and start.arrays

@@ -1,7 +1,7 @@
 """The state of a run's store for ranks other than 0, which alone opens and writes the store."""
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -65,16 +65,11 @@ class Replica:
         self.rollbacks = (*self.rollbacks, record)
 
 
-def open_shared(open_store: Callable[[], RunStore]) -> RunStore | Replica:
-    """The run's store on rank 0, and a replica on the other ranks.
+def share(own: RunStore | Replica | None) -> RunStore | Replica:
+    """The store on rank 0; on other ranks, a replica of its present state.
 
     Other ranks do not open the store: a shared file system may show them an older state.
     """
-    return share(open_store() if ranks.is_first() else None)
-
-
-def share(own: RunStore | Replica | None) -> RunStore | Replica:
-    """The store on rank 0; on other ranks, a replica of its present state."""
     if not isinstance(own, RunStore):
         return ranks.from_first(None)
     if ranks.count() > 1:
