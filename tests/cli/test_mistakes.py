@@ -18,7 +18,7 @@ import submitit  # noqa: F401 -- sets up logging to the streams of its first imp
 from tests.cli.test_plot import make_finished
 from tests.runs import make_record
 from vmcjob.cli.app import main
-from vmcjob.rundir import Heartbeat, Outcome, OutcomeRecord, Phase, RunDir
+from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir
 from vmcjob.spec import dump_spec, parse_spec, software
 
 PAGE = Path(__file__).with_name("mistakes.md").read_text("utf-8")
@@ -62,7 +62,7 @@ def make_desk(folder: Path) -> None:
     make_finished(runs, "h2-1a2b3c4d5e", -1.174476, H2, point={}, created=1e9)
     failed = OutcomeRecord(outcome=Outcome.FAILED, message="out of memory")
     _make_run(runs, "h2-2b3c4d5e6f", seed=1).write_outcome(failed)
-    beat = Heartbeat(phase=Phase.TRAIN, step=10, n_steps=1000)  # of this very process
+    beat = Heartbeat(phase=Activity.TRAIN, step=10, n_steps=1000)  # of this very process
     _make_run(runs, "n2-4d5e6f7a8b").write_heartbeat(beat)
 
 
