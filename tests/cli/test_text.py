@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from vmcjob.cli.text import (
     Cell,
-    Column,
+    Heading,
     format_duration,
     format_energy,
     format_point,
@@ -80,10 +80,10 @@ def test_the_coordinates_of_a_sweep_are_written_as_in_the_spec():
 
 
 COLUMNS = [
-    Column("run"),
-    Column("energy", "point", dispensable=1),
-    Column("steps", "right", dispensable=2),
-    Column("note", "note", dispensable=3),
+    Heading("run"),
+    Heading("energy", "point", dispensable=1),
+    Heading("steps", "right", dispensable=2),
+    Heading("note", "note", dispensable=3),
 ]
 ROWS = [
     [Cell("h2-01"), Cell("-1.17(2)"), Cell("5/10"), Cell("")],

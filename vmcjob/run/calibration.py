@@ -16,15 +16,16 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vmcjob.errors import UsageError, VmcJobError
 from vmcjob.run import programs, startup
-from vmcjob.run.rollback import is_out_of_memory
-from vmcjob.rundir import Phase
+from vmcjob.run.ending import is_out_of_memory
 from vmcjob.spec import JobSpec, load_resolved
 
-MEASURED = (Phase.WARMUP, Phase.TRAIN, Phase.EVALUATE)
+if TYPE_CHECKING:  # JAX is imported late
+    from vmcjob.vmc.phases import Phase
+
 MAX_STEPS = 50  # of each phase; more would tell no more
 SHARE = 0.15  # of the limit, for the timed steps of one phase
 
@@ -74,6 +75,7 @@ def _measure(spec: JobSpec, limit_s: float) -> Iterator[Machine | Measured]:
     from vmcjob.run.calculation import build, configure_jax
     from vmcjob.run.progress import steps_of
     from vmcjob.run.surroundings import device_names
+    from vmcjob.vmc.phases import Phase
 
     configure_jax(spec.numerics)
     is_gpu = found[0].platform == "gpu"
@@ -81,20 +83,21 @@ def _measure(spec: JobSpec, limit_s: float) -> Iterator[Machine | Measured]:
     yield Machine(device_names(), memory, is_gpu)
     calculation, planned = build(spec), steps_of(spec)
     state: Any = calculation.initial_state()
-    for phase in MEASURED:
+    for phase in (Phase.WARMUP, Phase.TRAIN, Phase.EVALUATE):
         if planned[phase] or phase is Phase.WARMUP:
             state, measured = _time_phase(calculation, phase, state, SHARE * limit_s)
             yield measured
 
 
-def _time_phase(calculation: Any, phase: Phase, state: Any, limit_s: float) -> tuple[Any, Measured]:
+def _time_phase(
+    calculation: Any, phase: "Phase", state: Any, limit_s: float
+) -> tuple[Any, Measured]:
     """The state after some steps of a phase, and their measured cost."""
     import numpy as np
 
     from vmcjob.vmc import devices
-    from vmcjob.vmc.phases import Phase as PhaseOfRun
 
-    step = calculation.step_of(PhaseOfRun(phase.value))
+    step = calculation.step_of(phase)
     began = time.perf_counter()
     program = step.lower(state).compile(step.options)
     compile_s = time.perf_counter() - began
