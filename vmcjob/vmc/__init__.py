@@ -25,7 +25,13 @@ from vmcjob.vmc.contracts import (
 from vmcjob.vmc.damping import Adaptation
 from vmcjob.vmc.energy import Clipping
 from vmcjob.vmc.first_order import FirstOrder, adam, lamb
-from vmcjob.vmc.hamiltonian import Hamiltonian, Kinetic, make_hamiltonian, molecular_hamiltonian
+from vmcjob.vmc.hamiltonian import (
+    Hamiltonian,
+    Kinetic,
+    Multiplicative,
+    make_hamiltonian,
+    molecular_hamiltonian,
+)
 from vmcjob.vmc.hartree_fock import HartreeFock
 from vmcjob.vmc.kfac import Kfac
 from vmcjob.vmc.loop import Vmc, iterate
@@ -61,6 +67,7 @@ __all__ = [
     "Made",
     "Memory",
     "Moves",
+    "Multiplicative",
     "Nuclei",
     "Nucleus",
     "Observing",

@@ -1,7 +1,7 @@
 """The Hamiltonian of one walker as a sum of terms, made from the system."""
 
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple, Protocol, runtime_checkable
@@ -124,28 +124,12 @@ class Kinetic:
         return -0.5 * (jet.laplacian + jnp.sum(jet.gradient**2)), jet
 
 
-def electron_electron(
-    psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
-) -> Float[Array, ""]:
-    """Σ_{i<j} 1/|r_i − r_j|; infinite if two electrons coincide."""
-    del psi, params, nuclei, key
-    return _repulsion(r, jnp.ones(r.shape[0], r.dtype))
-
-
-def electron_nucleus(
-    psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
-) -> Float[Array, ""]:
-    """−Σ_{iI} Z_I/|r_i − R_I|; infinite if an electron is at a nucleus."""
-    del psi, params, key
-    distances = jnp.linalg.norm(r[:, None] - nuclei.positions, axis=-1)
-    return -jnp.sum(nuclei.charges / distances)
-
-
 @dataclass(frozen=True)
-class BareAttraction:
-    """`electron_nucleus` of some of the nuclei: those without a core."""
+class Multiplicative:
+    """A term V(r) that multiplies ψ (a `Term`): a function of positions alone."""
 
-    numbers: tuple[int, ...]  # of these nuclei
+    potential: Callable[[Float[Array, "elec 3"], Nuclei], Float[Array, ""]]
+    """``(r, nuclei) -> V`` of one walker, in hartree."""
 
     def __call__(
         self,
@@ -156,16 +140,37 @@ class BareAttraction:
         key: Array,
     ) -> Float[Array, ""]:
         """See `Term`."""
+        del psi, params, key
+        return self.potential(r, nuclei)
+
+
+def electron_electron(r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
+    """Σ_{i<j} 1/|r_i − r_j|; infinite if two electrons coincide."""
+    del nuclei
+    return _repulsion(r, jnp.ones(r.shape[0], r.dtype))
+
+
+def electron_nucleus(r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
+    """−Σ_{iI} Z_I/|r_i − R_I|; infinite if an electron is at a nucleus."""
+    distances = jnp.linalg.norm(r[:, None] - nuclei.positions, axis=-1)
+    return -jnp.sum(nuclei.charges / distances)
+
+
+@dataclass(frozen=True)
+class BareAttraction:
+    """`electron_nucleus` of some of the nuclei: those without a core."""
+
+    numbers: tuple[int, ...]  # of these nuclei
+
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
+        """V in hartree."""
         bare = np.array(self.numbers)
-        chosen = Nuclei(nuclei.positions[bare], nuclei.charges[bare])
-        return electron_nucleus(psi, params, r, chosen, key)
+        return electron_nucleus(r, Nuclei(nuclei.positions[bare], nuclei.charges[bare]))
 
 
-def nucleus_nucleus(
-    psi: SignedWaveFunction, params: Params, r: Float[Array, "elec 3"], nuclei: Nuclei, key: Array
-) -> Float[Array, ""]:
+def nucleus_nucleus(r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
     """Σ_{I<J} Z_I Z_J/|R_I − R_J|, the same for all walkers."""
-    del psi, params, r, key
+    del r
     return _repulsion(nuclei.positions, nuclei.charges)
 
 
@@ -188,13 +193,13 @@ def make_hamiltonian(system: System, n_points: int = 12) -> Hamiltonian:
     if not system.has_cores:
         return molecular_hamiltonian()
     species = system.species
-    terms: dict[str, Term] = {KINETIC: Kinetic(), V_EE: electron_electron}
+    terms: dict[str, Term] = {KINETIC: Kinetic(), V_EE: Multiplicative(electron_electron)}
     if bare := bare_nuclei(system):
-        terms[V_EN] = BareAttraction(bare)
-    terms[ECP_LOCAL] = LocalPotential(species)
+        terms[V_EN] = Multiplicative(BareAttraction(bare))
+    terms[ECP_LOCAL] = Multiplicative(LocalPotential(species))
     if any(one.core.channels for one in species if one.core):
         terms[ECP_NONLOCAL] = NonLocalPotential(species, n_points)
-    terms[V_NN] = nucleus_nucleus
+    terms[V_NN] = Multiplicative(nucleus_nucleus)
     return Hamiltonian(terms)
 
 
@@ -202,8 +207,8 @@ def molecular_hamiltonian() -> Hamiltonian:
     """Non-relativistic Hamiltonian of electrons and clamped nuclei, with Coulomb interactions."""
     terms: dict[str, Term] = {
         KINETIC: Kinetic(),
-        V_EE: electron_electron,
-        V_EN: electron_nucleus,
-        V_NN: nucleus_nucleus,
+        V_EE: Multiplicative(electron_electron),
+        V_EN: Multiplicative(electron_nucleus),
+        V_NN: Multiplicative(nucleus_nucleus),
     }
     return Hamiltonian(terms)

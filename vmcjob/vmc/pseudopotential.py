@@ -16,7 +16,7 @@ from vmcjob.vmc.quadrature import legendre, quadrature, random_rotation
 
 @dataclass(frozen=True)
 class LocalPotential:
-    """Σ_{iI} [ V_loc,I(d) − Z_I/d ] with d = |r_i − R_I|, over nuclei with a core; a `Term`.
+    """Σ_{iI} [ V_loc,I(d) − Z_I/d ] with d = |r_i − R_I|, over nuclei with a core.
 
     Potentials that are finite at the nucleus contain Z exp(−α d²)/d. Both singular terms are one
     expression here, so that no digits are lost where an electron is near the nucleus.
@@ -24,16 +24,8 @@ class LocalPotential:
 
     species: tuple[Nucleus, ...]
 
-    def __call__(
-        self,
-        psi: SignedWaveFunction,
-        params: Params,
-        r: Float[Array, "elec 3"],
-        nuclei: Nuclei,
-        key: Array,
-    ) -> Float[Array, ""]:
-        """See `Term`."""
-        del psi, params, key
+    def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Float[Array, ""]:
+        """V in hartree of one walker."""
         total = jnp.zeros((), r.dtype)
         for number, one in enumerate(self.species):
             if one.core is None:
