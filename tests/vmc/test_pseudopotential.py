@@ -120,6 +120,33 @@ def test_nothing_acts_beyond_the_range_of_the_table() -> None:
     assert energies(DIMER, 0.5, far)[ECP_NONLOCAL] == 0.0
 
 
+def test_a_batch_has_the_energies_of_its_walkers(float64) -> None:
+    """Pairs in range are treated together; walkers have none to all four of them in range.
+
+    Catches a block that is cut off, and energies or keys that go to another walker; also where only
+    walkers, keys or parameters are many.
+    """
+    scales = jnp.array([1.0, 30.0, 2.0, 1.1, 1.5, 30.0, 0.9])
+    r = jnp.asarray(R, float) * scales[:, None, None]
+    keys = jax.random.split(jax.random.key(7), len(r))
+    slopes = jnp.linspace(0.0, 4.0, len(r))
+    d = np.linalg.norm(np.asarray(r)[:, :, None] - np.array(DIMER.nuclei), axis=-1)
+    counts = (d < SODIUM.reach).sum(axis=(1, 2))
+    assert (counts.min(), counts.max()) == (0, 4)
+    term = make_hamiltonian(DIMER, 4).terms[ECP_NONLOCAL]  # few points: rotations matter
+
+    def energy(slope: jax.Array, r: jax.Array, key: jax.Array) -> jax.Array:
+        return term(linear, slope, r, nuclei_of(DIMER), key)
+
+    one_by_one, many = jax.jit(energy), (slopes, r, keys)
+    for axes in ((None, 0, 0), (None, 0, None), (None, None, 0), (0, 0, 0), (0, None, None)):
+        given = [x[4] if axis is None else x for x, axis in zip(many, axes, strict=True)]
+        found = jax.jit(jax.vmap(energy, axes))(*given)
+        for walker, value in enumerate(found):
+            own = [x if axis is None else x[walker] for x, axis in zip(given, axes, strict=True)]
+            np.testing.assert_allclose(value, one_by_one(*own), rtol=1e-12, atol=1e-14)
+
+
 def test_the_local_part_is_finite_at_the_nucleus() -> None:
     """−Z/r and Z exp(−αr²)/r are one expression; apart, float32 would lose 0.01 hartree here."""
     near = jnp.array(DIMER.nuclei, jnp.float32) + jnp.float32(1e-5)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any, Final
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,9 @@ from jaxtyping import Bool, Float
 from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
 from vmcjob.vmc.nucleus import Core, Nucleus, Radial, evaluate
 from vmcjob.vmc.quadrature import legendre, quadrature, random_rotation
+
+BLOCKS_PER_PAIR: Final = 2
+"""Blocks that hold one pair of each walker. The last block of a batch is full only in part."""
 
 
 @dataclass(frozen=True)
@@ -50,8 +54,8 @@ class NonLocalPotential:
     d = |r_i − R_I| and n = (r_i − R_I)/d. The quadrature of each pair of electron and nucleus has
     a random rotation of its own, so the mean over rotations has no error of the quadrature.
 
-    Pairs in range are treated one after the other. A batch takes as many turns as its walker with
-    most pairs in range, and no pair is left out. Only values of ψ are needed, no derivatives.
+    Pairs out of range are not evaluated. The pairs in range of a batch of walkers are treated in
+    blocks, and no pair is left out. Only values of ψ are needed, no derivatives.
     """
 
     species: tuple[Nucleus, ...]
@@ -66,57 +70,94 @@ class NonLocalPotential:
         key: Array,
     ) -> Float[Array, ""]:
         """See `Term`."""
+
+        def alone(params: Params, nuclei: Nuclei, r: Array, key: Array) -> Array:
+            return self._batch(psi, params, nuclei, r[None], key[None])[0]
+
+        # Under vmap over walkers, the pairs of the whole batch are treated together. A loop for one
+        # walker each would take as many turns as the walker with most pairs in range.
+        of_walker = jax.custom_batching.custom_vmap(alone)
+
+        @of_walker.def_vmap
+        def _(n: int, is_batched: Any, *arguments: Any) -> tuple[Array, bool]:  # Any: trees
+            del n
+            of_shared, of_own = is_batched[:2], is_batched[2:]
+            if any(jax.tree.leaves(of_shared)) or not all(of_own):
+                axes = jax.tree.map(lambda is_one: 0 if is_one else None, tuple(is_batched))
+                return jax.vmap(alone, axes)(*arguments), True
+            return self._batch(psi, *arguments), True
+
+        return of_walker(params, nuclei, r, key)
+
+    def _batch(
+        self,
+        psi: SignedWaveFunction,
+        params: Params,
+        nuclei: Nuclei,
+        r: Float[Array, "walker elec 3"],
+        keys: Array,
+    ) -> Float[Array, " walker"]:
+        """The term of each walker of a batch."""
         cores = {i: one.core for i, one in enumerate(self.species) if one.core}
         cores = {i: core for i, core in cores.items() if core.channels}
         centres = nuclei.positions[np.array(list(cores))]
-        away = r[:, None] - centres
-        distances = jnp.linalg.norm(away, axis=-1)
-        distances = jnp.maximum(distances, jnp.finfo(r.dtype).tiny)
-        strengths = _strengths(list(cores.values()), distances)
-        l_most = strengths.shape[-1] - 1
-        here = psi(params, r, nuclei)
+        reach = jnp.asarray([core.reach for core in cores.values()], r.dtype)
+        distances = jnp.linalg.norm(r[:, :, None] - centres, axis=-1)
+        n_pairs = r.shape[1] * len(cores)
+        psi_here = jax.vmap(lambda r: psi(params, r, nuclei))(r)
 
-        def of_pair(pair: Array) -> Array:
+        def of_pair(number: Array) -> Array:
+            walker, pair = number // n_pairs, number % n_pairs
             electron, core = pair // len(cores), pair % len(cores)
-            rotation = random_rotation(jax.random.fold_in(key, pair), r.dtype)
+            rotation = random_rotation(jax.random.fold_in(keys[walker], pair), r.dtype)
             points, weights = (jnp.asarray(x, r.dtype) for x in quadrature(self.n_points))
             directions = points @ rotation.T
-            d = distances[electron, core]
+            d = jnp.maximum(distances[walker, electron, core], jnp.finfo(r.dtype).tiny)
             goals = centres[core] + d * directions
-            is_moved = (jnp.arange(len(r)) == electron)[:, None]
-            there = jax.vmap(lambda goal: psi(params, jnp.where(is_moved, goal, r), nuclei))(goals)
+            is_moved = (jnp.arange(r.shape[1]) == electron)[:, None]
+            moved = jnp.where(is_moved, goals[:, None], r[walker])
+            there = jax.vmap(lambda r: psi(params, r, nuclei))(moved)
+            here = jax.tree.map(lambda x: x[walker], psi_here)
             ratios = there.phase * here.phase * jnp.exp(there.log_abs - here.log_abs)
-            cosines = directions @ (away[electron, core] / d)
-            angular = jnp.stack([weights @ (p * ratios) for p in legendre(l_most, cosines)])
-            return strengths[electron, core] @ angular
+            strengths = _strengths(list(cores.values()), core, d)
+            cosines = directions @ ((r[walker, electron] - centres[core]) / d)
+            angular = [weights @ (p * ratios) for p in legendre(len(strengths) - 1, cosines)]
+            return strengths @ jnp.stack(angular)
 
-        reach = jnp.asarray([core.reach for core in cores.values()], r.dtype)
-        return _sum_where((distances < reach).ravel(), of_pair, r.dtype)
+        return _sums_where((distances < reach).reshape(len(r), n_pairs), of_pair, r.dtype)
 
 
-def _strengths(
-    cores: list[Core], distances: Float[Array, "elec core"]
-) -> Float[Array, "elec core l"]:
-    """(2l + 1) V_l of each core at each electron, zero for an l that the core does not have."""
-    found, n_most = [], max(len(core.channels) for core in cores)
-    for number, core in enumerate(cores):
-        d = distances[:, number]
+def _strengths(cores: list[Core], number: Array, d: Float[Array, ""]) -> Float[Array, " l"]:
+    """(2l + 1) V_l of the core with this number, zero for an l that the core does not have."""
+    n_most = max(len(core.channels) for core in cores)
+    found = []
+    for core in cores:
         channels: list[Radial] = [*core.channels, *[()] * (n_most - len(core.channels))]
         own = [(2 * i + 1) * evaluate(channel, d) for i, channel in enumerate(channels)]
-        found.append(jnp.stack(own, axis=-1))
-    return jnp.stack(found, axis=1)
+        found.append(jnp.stack(own))
+    return jnp.stack(found)[number]
 
 
-def _sum_where(
-    wanted: Bool[Array, " number"], of_one: Callable[[Array], Array], dtype: jnp.dtype
-) -> Float[Array, ""]:
-    """Σ of a function over the wanted numbers, in their order; the others are not evaluated."""
-    order = jnp.argsort(~wanted, stable=True)
+def _sums_where(
+    wanted: Bool[Array, "walker pair"], of_one: Callable[[Array], Array], dtype: jnp.dtype
+) -> Float[Array, " walker"]:
+    """For each walker, Σ of a function over its wanted pairs, in their order.
+
+    The function takes the number of a pair among those of all walkers. Wanted pairs are evaluated
+    in blocks of about half a pair for each walker, and as many blocks as that takes.
+    """
+    n_walkers = len(wanted)
+    size = -(-n_walkers // BLOCKS_PER_PAIR)
+    nothing = wanted.size + np.arange(-wanted.size % size)  # so that all blocks are full
+    numbers = jnp.append(jnp.argsort(~wanted.ravel(), stable=True), nothing)
     n_wanted = jnp.sum(wanted)
 
-    def add(state: tuple[Array, Array]) -> tuple[Array, Array]:
-        turn, total = state
-        return turn + 1, total + of_one(order[turn])
+    def fill(state: tuple[Array, Array]) -> tuple[Array, Array]:
+        first, found = state
+        block = jax.lax.dynamic_slice(numbers, (first,), (size,))
+        values = jax.vmap(of_one)(jnp.minimum(block, wanted.size - 1))
+        return first + size, found.at[block].set(values, mode="drop", unique_indices=True)
 
-    start = jnp.zeros_like(n_wanted), jnp.zeros((), dtype)
-    return jax.lax.while_loop(lambda state: state[0] < n_wanted, add, start)[1]
+    start = jnp.zeros_like(n_wanted), jnp.zeros(wanted.size, dtype)
+    _, found = jax.lax.while_loop(lambda state: state[0] < n_wanted, fill, start)
+    return jnp.sum(jnp.where(wanted, found.reshape(wanted.shape), 0.0), axis=1)
