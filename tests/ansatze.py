@@ -8,7 +8,7 @@ from vmcjob.vmc.ansatz.ferminet import FermiNet
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow, ThreeBodyJastrow
 from vmcjob.vmc.ansatz.psiformer import Psiformer
 from vmcjob.vmc.ansatz.slater import SlaterOrbitals
-from vmcjob.vmc.system import System
+from vmcjob.vmc.system import System, bare_nuclei
 
 
 def small_ferminet(
@@ -36,7 +36,7 @@ def small_slater_jastrow(
 ) -> Clamped:
     """Two functions of each subshell and powers up to the third."""
     orbitals = SlaterOrbitals(system, determinants, full_determinants, 2)
-    factor = ThreeBodyJastrow(system.n_up, 3) if jastrow else None
+    factor = ThreeBodyJastrow(system.n_up, 3, bare_nuclei(system)) if jastrow else None
     return Clamped(WaveFunction(orbitals, factor), system)
 
 

@@ -16,11 +16,14 @@ from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.ansatz.envelopes import log_slater_exponents, shell
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow
 from vmcjob.vmc.contracts import LogPsi, Nuclei, Params
+from vmcjob.vmc.nucleus import Core, Gaussian
 from vmcjob.vmc.system import System, nuclei_of
 from vmcjob.vmc.wavefunction import ratio
 
 pytestmark = pytest.mark.usefixtures("float64")
 CARBON_LIKE = System(((0.0, 0.0, 0.0), (0.0, 0.5, 1.0)), (4, 1), 3, 2)
+HELIUM_CORE = Core(2, (Gaussian(1, 3.0, 4.0),), ((Gaussian(2, 2.0, 1.0),),))
+WITH_CORE = System(CARBON_LIKE.nuclei, CARBON_LIKE.charges, 3, 2, (HELIUM_CORE, None))
 DETERMINANTS = 3
 
 every_ansatz = pytest.mark.parametrize("name", list(ANSATZE))
@@ -198,6 +201,26 @@ def test_an_electron_at_a_nucleus_has_a_finite_wave_function(name) -> None:
     """Catches features that divide by a distance; derivatives do not exist there."""
     _, log_psi, _, params, r = make(name)
     assert np.isfinite(log_psi(params, r.at[0].set(0.0)))
+
+
+@every_ansatz
+def test_there_is_no_cusp_at_a_nucleus_with_a_core(name) -> None:
+    """The mean of log|ψ| on both sides has no slope there: the potential is finite.
+
+    Catches features, envelopes or a Jastrow factor with the distance itself.
+    """
+    _, log_psi, _, params, r = make(name, True, WITH_CORE)
+    step, slopes = 1e-5 * jnp.array([0.48, 0.6, 0.64]), []
+    for nucleus in WITH_CORE.nuclei:
+        met = r.at[1].set(jnp.array(nucleus))
+        beside = [log_psi(params, met.at[1].add(sign * step)) for sign in (1, -1)]
+        slopes.append(float(sum(beside) / 2 - log_psi(params, met)) / 1e-5)
+    with_core, bare = slopes
+    assert abs(with_core) < 1e-3  # of the second derivative, half a step
+    if name == "slater-jastrow":
+        np.testing.assert_allclose(bare, -1.0, rtol=1e-2)
+    else:
+        assert abs(bare) > 0.01
 
 
 @every_ansatz

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 from pyscf import gto, mcscf, scf
 
+from vmcjob.run.calculation import make_system
+from vmcjob.spec import parse_spec
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.casscf import ActiveSpace
 from vmcjob.vmc.contracts import Psi
@@ -118,3 +120,19 @@ def test_an_open_shell_begins_restricted() -> None:
 def test_a_basis_must_have_the_orbitals() -> None:
     with pytest.raises(HartreeFockError, match="4 functions, and 6 orbitals are in use"):
         solve(STRETCHED, BASIS, space=ActiveSpace(2, 6), n_determinants=4)
+
+
+def test_electrons_outside_a_core_are_correlated_with_its_potential() -> None:
+    """Carbon's 2s and 2p, against pyscf with a potential that it reads itself."""
+    text = 'name = "c"\n[system]\natoms = [["C", 0, 0, 0]]\nspin = 2\necp = "ccecp"\n'
+    system = make_system(parse_spec(text, "c.toml").points[0].spec.system)
+    found = solve(system, "ccecp-ccpvdz", space=ActiveSpace(4, 4), n_determinants=4)
+    molecule = gto.M(atom="C", basis="ccecp-ccpvdz", ecp="ccecp", spin=2, verbose=0)
+    restricted = scf.ROHF(molecule).run()
+    solver: Any = mcscf.CASSCF(restricted, 4, 4)  # made on the fly: no type fits
+    solver.fix_spin_(ss=2.0)
+    solver.kernel()
+    assert found.casscf_energy == pytest.approx(solver.e_tot, abs=1e-6)
+    assert found.casscf_energy < found.energy - 1e-3
+    assert found.up.shape[0] > 1
+    assert found.up.shape[2] == 3
