@@ -119,7 +119,7 @@ def test_walkers_fill_the_memory_by_a_line_and_a_square() -> None:
     """SPRING, the default, has matrices of walkers by walkers; SR has not."""
     spec, found = make_spec(), make_calibration()
     size = measure(spec)
-    fixed, square = 4 * size.parameters, 8
+    fixed, square = 4 * size.parameters, 64
     slope = (10**6 - fixed - square * 64**2) / 64
     n = most_walkers(spec, size, found)
     assert n is not None

@@ -107,7 +107,7 @@ class Program(Commands):
                 formatter.write_dl(rows)
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
-        """The names of commands, of which none is imported, or those of options."""
+        """The names of commands, without importing them; after a dash, the names of options."""
         from typer._click.shell_completion import CompletionItem
 
         if incomplete.startswith("-"):
