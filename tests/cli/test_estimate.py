@@ -1,13 +1,16 @@
 """The command `estimate`: sizes, history of like runs, and what follows from a calibration."""
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.cli.shell import Shell, finish
 from tests.runs import make_run
+from vmcjob.cli.app import app
 from vmcjob.cli.calibrate import Calibration, calibrate, hours_of, most_walkers, read_calibration
 from vmcjob.runs.history import SAME_COST, SAME_SCIENCE, find_like
 from vmcjob.spec import JobSpec, dump_spec, parse_spec
@@ -135,3 +138,17 @@ def test_a_calibration_ends_when_its_time_is_over(capsys) -> None:
     assert found.phases == {}
     assert found.why_not == "the calibration was ended after 0.01 s; --seconds gives it more time"
     assert "calibrating for at most 0.01 s" in capsys.readouterr().err
+
+
+def test_a_calibration_that_fails_leaves_the_sizes_and_an_exit_code(monkeypatch, tmp_path) -> None:
+    """The last line of the process says why; a script notices the failure."""
+    program = tmp_path / "python"
+    program.write_text("#!/bin/sh\necho noise >&2\necho 'no device to compute on' >&2\nexit 6\n")
+    program.chmod(0o755)
+    (tmp_path / "h2.toml").write_text(SPEC.format(distance=1.4, walkers=64, steps=10))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "executable", str(program))
+    done = CliRunner().invoke(app, ["estimate", "h2.toml"])
+    assert done.exit_code == 1
+    assert "least memory" in done.stdout
+    assert done.stderr.endswith("the calibration failed: no device to compute on\n")

@@ -3,7 +3,7 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from vmcjob.cli.screen import say
@@ -29,6 +29,7 @@ class Calibration:
     machine: dict[str, Any] = field(default_factory=dict)  # JSON, as of all below
     phases: dict[str, dict[str, Any]] = field(default_factory=dict)
     why_not: str = ""
+    exit_code: int = 0  # of the calibration
 
     @property
     def program_bytes(self) -> int | None:
@@ -46,7 +47,7 @@ def calibrate(spec: "JobSpec", limit_s: float) -> Calibration:
     process = subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    why_not = ""
+    why_not, exit_code = "", 0
     try:
         output, errors = process.communicate(dump_spec(spec), timeout=limit_s)
     except subprocess.TimeoutExpired:
@@ -54,13 +55,13 @@ def calibrate(spec: "JobSpec", limit_s: float) -> Calibration:
         output, errors = process.communicate()
         why_not = f"the calibration was ended after {limit_s:g} s; --seconds gives it more time"
     else:
-        if process.returncode:
+        if exit_code := process.returncode:
             lines = errors.strip().splitlines() or [f"exit code {process.returncode}"]
             why_not = f"the calibration failed: {lines[-1]}"
-    return read_calibration(output, why_not)
+    return replace(read_calibration(output), why_not=why_not, exit_code=exit_code)
 
 
-def read_calibration(output: str, why_not: str = "") -> Calibration:
+def read_calibration(output: str) -> Calibration:
     """The measurements that a calibration has printed before its end."""
     machine: dict[str, Any] = {}
     phases: dict[str, dict[str, Any]] = {}
@@ -72,7 +73,7 @@ def read_calibration(output: str, why_not: str = "") -> Calibration:
             machine = found
         else:
             phases[found["phase"]] = found
-    return Calibration(machine, phases, why_not)
+    return Calibration(machine, phases)
 
 
 def hours_of(spec: "JobSpec", calibration: Calibration, n_evaluate: int) -> float | None:

@@ -16,6 +16,7 @@ from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.screen import put, put_json, say
 from vmcjob.cli.specs import read_plans
 from vmcjob.cli.text import align_facts, count, format_duration
+from vmcjob.errors import VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.plan import Task
@@ -77,6 +78,8 @@ def estimate(
         put(align_facts(facts | asking.facts()))
     if calibration.why_not:
         say(calibration.why_not)
+    if calibration.exit_code:
+        raise typer.Exit(VmcJobError.exit_code)
 
 
 def _size_facts(size: "Size", n_runs: int) -> dict[str, str]:
