@@ -27,9 +27,8 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc.contracts import Nuclei
-from vmcjob.vmc.hamiltonian import DifferentialTerm, Kinetic
+from vmcjob.vmc.hamiltonian import Kinetic, Multiplicative
 from vmcjob.vmc.observing import Sample
-from vmcjob.vmc.pseudopotential import NonLocalPotential
 
 RATIOS: Final = (1.0, 2.0)
 """Widths of the regularised zones, in units of the smaller one."""
@@ -116,17 +115,20 @@ def along_warp(
 def slopes_of_potential(sample: Sample, moved: Warp) -> Float[Array, "nuc 3"]:
     """D V, V the sum of all terms but the kinetic energy.
 
-    Raises ValueError, while a step is compiled, if a term does not only multiply ψ.
+    Raises ValueError, while a step is compiled, for a term that is no function of positions alone.
     """
-    terms = {n: one for n, one in sample.hamiltonian.terms.items() if not isinstance(one, Kinetic)}
-    for name, term in terms.items():
-        if isinstance(term, DifferentialTerm | NonLocalPotential):
-            raise ValueError(f"{name}: there is no force of a term that is not a function of r")
+    found: list[Multiplicative] = []
+    for name, term in sample.hamiltonian.terms.items():
+        if isinstance(term, Multiplicative):
+            found.append(term)
+        elif not isinstance(term, Kinetic):
+            raise ValueError(
+                f"{name}: there is no force of a term that is no function of positions"
+            )
 
     def potential(r: Array, positions: Array) -> Array:
         nuclei = Nuclei(positions, sample.nuclei.charges)
-        given = sample.psi, sample.params, r, nuclei, sample.key
-        return sum((one(*given) for one in terms.values()), jnp.zeros((), r.dtype))
+        return sum((one.potential(r, nuclei) for one in found), jnp.zeros((), r.dtype))
 
     return along_warp(moved, *jax.grad(potential, (0, 1))(sample.r, sample.nuclei.positions))
 
