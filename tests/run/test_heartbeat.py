@@ -35,24 +35,29 @@ def test_a_heartbeat_is_repeated_with_its_time_until_the_pulse_ends(tmp_path: Pa
 
 
 def test_a_job_on_a_cluster_writes_few_heartbeats(tmp_path: Path) -> None:
-    """Steps of a phase wait for their turn, phases and the last steps do not.
+    """Steps wait for their turn, the longer the phase goes on; first and last ones do not.
 
-    Catches a write for each block of steps, and a last position that is lost at the end.
+    Catches a write for each block of steps, a short run without a word, and a lost last position.
     """
     run = make_run(tmp_path)
 
-    def seen() -> tuple[str, int] | None:
+    def step_written_after(activity: Activity, step: int, seconds: float) -> int:
+        time_s = TRAINING.time + seconds
+        heartbeat.beat(replace(TRAINING, phase=activity, step=step, time=time_s))
         last = run.read_heartbeat()
-        return last and (last.phase.value, last.step)
+        assert last is not None
+        return last.step
 
     with HeartbeatWriter(run, pause_s=1000.0) as heartbeat:
-        heartbeat.beat(TRAINING)
-        heartbeat.beat(replace(TRAINING, step=4))
-        assert seen() == ("train", 3)
-        heartbeat.beat(replace(TRAINING, phase=Activity.EVALUATE, step=0))
-        assert seen() == ("evaluate", 0)
-        heartbeat.beat(replace(TRAINING, phase=Activity.EVALUATE, step=5))
-    assert seen() == ("evaluate", 5)
+        assert step_written_after(Activity.TRAIN, 1, 0.0) == 1
+        assert step_written_after(Activity.TRAIN, 2, 1.0) == 2
+        assert step_written_after(Activity.TRAIN, 3, 1.1) == 2
+        assert step_written_after(Activity.EVALUATE, 4, 1.2) == 4
+        assert step_written_after(Activity.EVALUATE, 5, 9000.0) == 5
+        assert step_written_after(Activity.EVALUATE, 6, 9900.0) == 5
+    last = run.read_heartbeat()
+    assert last is not None
+    assert last.step == 6
 
 
 def test_the_last_word_keeps_its_time(tmp_path: Path) -> None:

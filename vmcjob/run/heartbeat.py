@@ -12,6 +12,8 @@ from vmcjob.rundir import Heartbeat, RunDir
 BEAT_S = 2.0
 JOB_BEAT_S = 10.0
 """Seconds between heartbeats in jobs of a batch system, whose file server many runs share."""
+PART = 0.2
+"""The pause is at most this part of the time since the phase began: short runs are seen, too."""
 
 
 class HeartbeatWriter:
@@ -21,7 +23,7 @@ class HeartbeatWriter:
 
     Args:
         run_dir: the run.
-        pause_s: smallest number of seconds between two heartbeats of the same phase.
+        pause_s: smallest number of seconds between two heartbeats of a long phase.
     """
 
     def __init__(self, run_dir: RunDir, pause_s: float = 0.0) -> None:
@@ -29,6 +31,7 @@ class HeartbeatWriter:
         self._repeat_s = max(pause_s, BEAT_S)
         self._last: Heartbeat | None = None
         self._written: Heartbeat | None = None
+        self._began = 0.0  # the phase of the last heartbeat, in seconds since the epoch
         self._is_writing = threading.Lock()
         self._has_ended = threading.Event()
         self._thread = threading.Thread(target=self._repeat, name="heartbeat", daemon=True)
@@ -52,8 +55,12 @@ class HeartbeatWriter:
         """Take over a heartbeat, and write it if it is due; RunDirError if the run is gone."""
         with self._is_writing:
             self._last, before = heartbeat, self._written
-            is_same = before is not None and heartbeat.phase is before.phase
-            if before is None or not is_same or heartbeat.time - before.time >= self._pause_s:
+            if before is None or heartbeat.phase is not before.phase:
+                self._began = heartbeat.time
+                self._write()
+                return
+            pause_s = min(self._pause_s, PART * (heartbeat.time - self._began))
+            if heartbeat.time - before.time >= pause_s:
                 self._write()
 
     def end_with(self, heartbeat: Heartbeat) -> None:
