@@ -10,16 +10,11 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import make_table
-from vmcjob.cli.energies import (
-    Difference,
-    Unbalanced,
-    add_up,
-    make_energies,
-    read_reactions,
-)
+from vmcjob.cli.energies import Difference, Unbalanced, add_up, make_energies, read_reactions
 from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
+from vmcjob.cli.hints import after_energies, suggest, where_runs_are
 from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
 from vmcjob.cli.screen import is_terminal, put, put_json, put_table, say
@@ -137,6 +132,7 @@ def aggregate(
         raise NotFoundError("there is nothing to aggregate")
     if errors or table.excluded or not all(row.converged for row in table.rows):
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
+    suggest(*(() if as_json else after_energies(selectors or (), where_runs_are(site, runs))))
 
 
 def _further(

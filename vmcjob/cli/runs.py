@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.hints import suggest, where_runs_are
 from vmcjob.cli.options import (
     AsJson,
     RunsRoot,
@@ -97,6 +98,10 @@ def cancel(
         put_json({"schema_version": 1, "cancelled": [_describe(done, ended) for done in results]})
     if errors:
         raise combine(_distinct(errors))
+    stopped = [done.run.path.name for done in results if done.was_active]
+    if stopped and not as_json:
+        options = where_runs_are(site, runs)
+        suggest(f"status{options} {stopped[0]}", f"resume{options} {stopped[0]}")
 
 
 def _wait(runs: "list[RunDir]", is_waited: bool) -> "dict[RunDir, str]":

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.expand import expand_options
+from vmcjob.cli.hints import suggest, typed
 from vmcjob.cli.options import SpecPaths
 from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.screen import put, put_table, say
@@ -49,6 +50,7 @@ def validate(specs: SpecPaths, changes: SpecChanges) -> None:
         for words in (why_too_large(plan), lacks(plan)):
             if words:
                 say(words)
+    suggest(typed(command="submit -n"))
 
 
 def say_doubts(plan: "Plan") -> None:

@@ -14,6 +14,7 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.choice import RowChoice
 from vmcjob.cli.columns import TableColumn, make_document, make_table
 from vmcjob.cli.expand import expand_options
+from vmcjob.cli.hints import after_status, suggest, where_runs_are
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put_drawn, put_json, say
 from vmcjob.cli.text import Cell, format_duration, format_energy, format_point, in_one_line
@@ -128,6 +129,8 @@ def status(
     _put_last(found, as_json=as_json, is_watched=watch)
     if problems := [error for error in (jobs.error, *errors) if error is not None]:
         raise combine(problems)
+    if not as_json:
+        suggest(*after_status(found, where_runs_are(site, runs)))
     choice.judge(found)
 
 

@@ -4,12 +4,12 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from vmcjob.cli.app import INTERRUPTED
+from vmcjob.cli.hints import DRY, say_next, suggest, typed, where_runs_are
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
@@ -64,8 +64,7 @@ class CommandOptions:
     @property
     def where(self) -> str:
         """The options that lead other commands to the same runs."""
-        options = {"--site": self.site, "--runs": self.runs}
-        return "".join(f" {name} {quote(str(path))}" for name, path in options.items() if path)
+        return where_runs_are(self.site, self.runs)
 
 
 def submit_plans(
@@ -175,8 +174,8 @@ def _look_after(receipt: "Receipt", options: CommandOptions) -> None:
         say(words)
     if options.is_followed and not options.is_dry:
         _follow(receipt, options.where, options.as_json)
-    elif not (options.as_json or options.is_dry):
-        _hint(receipt, options.where)
+    elif not options.as_json:
+        _hint(receipt, options)
     if errors:
         raise typer.Exit(combine(errors).exit_code)
 
@@ -230,17 +229,21 @@ def _document(
     return runs | dry | ({"jobs": jobs} if jobs else {})
 
 
-def _hint(receipt: "Receipt", where: str) -> None:
-    """Print the next useful command."""
+def _hint(receipt: "Receipt", options: CommandOptions) -> None:
+    """Print the next useful commands."""
+    where = options.where
+    if options.is_dry:
+        suggest(typed(without=DRY))
+        return
     going = [item.run_id for item in receipt.skipped if item.reason in ("queued", "running")]
     going = [item.run_id for item in receipt.submitted] or going
     ended = [item.run_id for item in receipt.skipped if item.reason == "finished"]
     if going:
-        commands = [f"status -w{where}", f"logs -f{where} {going[0]}", f"cancel{where} {going[0]}"]
+        first = going[0]
+        say_next(f"status -w{where}", f"logs -f{where} {first}", f"cancel{where} {first}")
     else:
-        commands = [f"status{where}", f"aggregate{where}"]
-        commands += [f"resume{where} {ended[0]} --more-steps 1000"] if ended else []
-    say("".join(f"\n  vmcjob {command}" for command in commands), "dim")
+        longer = [f"resume{where} {ended[0]} --more-steps 1000"] if ended else []
+        say_next(f"status{where}", f"aggregate{where}", *longer)
 
 
 def _follow(receipt: "Receipt", where: str, as_json: bool) -> None:
