@@ -4,6 +4,7 @@ import errno
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -13,6 +14,7 @@ from tests.cli.shell import Shell, finish
 from tests.runs import make_record
 from tests.test_curve import DISTANCE, ENERGY
 from vmcjob.cli.app import app
+from vmcjob.cli.curve import note_open_points
 from vmcjob.rundir import RunDir
 from vmcjob.spec import dump_spec, parse_spec
 from vmcjob.spec.sampler import Sampler
@@ -222,3 +224,11 @@ def test_a_full_disk_is_a_sentence_and_leaves_no_part_of_a_picture(
         f"{path}: cannot be written: No space left on device\n",
     )
     assert [(one, one.read_text()) for one in tmp_path.iterdir()] == [(path, "of before")]
+
+
+def test_points_that_are_not_converged_are_one_note() -> None:
+    """A curve of 40 points once had 40 notes, which hid the constants above them."""
+    rows = [SimpleNamespace(name=f"h2 R={n}", why="not yet", converged=n > 1) for n in range(3)]
+    assert list(note_open_points(rows[1:])) == ["h2 R=1: not yet"]  # type: ignore[arg-type]
+    (note,) = note_open_points(rows)  # type: ignore[arg-type]
+    assert note.startswith("2 of 3 points are not converged; vmcjob aggregate")

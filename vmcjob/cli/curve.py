@@ -46,11 +46,20 @@ def plot_curve(
         put(align_facts({**title, **facts}))
     write_output(path, render(drawn.figure, path))
     problems = [str(error) for error in energies.errors]
-    problems += [f"{row.name}: {row.why}" for row in energies.table.rows if not row.converged]
+    problems += note_open_points(energies.table.rows)
     problems += [f"left out: {run_id}  {reason}" for run_id, reason in energies.table.excluded]
     problems += [f"no minimum: {why}" for why in drawn.missing]
     if problems:
         raise IncompleteError("\n".join(problems))
+
+
+def note_open_points(rows: "Sequence[Row]") -> list[str]:
+    """One note about the points that are not converged; empty if all are."""
+    open_rows = [row for row in rows if not row.converged]
+    if len(open_rows) < 2:
+        return [f"{row.name}: {row.why}" for row in open_rows]
+    some = f"{len(open_rows)} of {len(rows)} points are not converged"
+    return [f"{some}; vmcjob aggregate says why, and what helps"]
 
 
 @dataclass(frozen=True)
