@@ -11,6 +11,7 @@ from vmcjob.cli.asking import Asking, ask_for
 from vmcjob.cli.calibrate import Calibration, calibrate, hours_of, most_walkers
 from vmcjob.cli.complete import complete_specs
 from vmcjob.cli.expand import expand_options
+from vmcjob.cli.hints import suggest, typed
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.screen import put, put_json, say
@@ -76,6 +77,8 @@ def estimate(
             facts |= _cost_facts(task.spec, calibration, asking)
         put(f"{plan.source}: {task.run_id}")
         put(align_facts(facts | asking.facts()))
+        if limit_s == LIMIT_S:  # an option of this command alone
+            suggest(typed(command="submit -n", without=("--calibration", "--no-calibration")))
     if calibration.why_not:
         say(calibration.why_not)
     if calibration.exit_code:

@@ -50,7 +50,8 @@ def validate(specs: SpecPaths, changes: SpecChanges) -> None:
         for words in (why_too_large(plan), lacks(plan)):
             if words:
                 say(words)
-    suggest(typed(command="submit -n"))
+    estimates = [typed(command="estimate")] if len(plans) == 1 else []
+    suggest(*estimates, typed(command="submit -n"))
 
 
 def say_doubts(plan: "Plan") -> None:
