@@ -108,12 +108,13 @@ class Program(Commands):
 
     def shell_complete(self, ctx: Any, incomplete: str) -> list[Any]:
         """The names of commands, without importing them; after a dash, the names of options."""
-        from typer._click.shell_completion import CompletionItem
-
+        start = incomplete if incomplete.startswith("-") else "-"
+        options = TyperCommand.shell_complete(self, ctx, start)  # pyright: ignore[reportArgumentType]
         if incomplete.startswith("-"):
-            return _without_help(TyperCommand.shell_complete(self, ctx, incomplete))  # pyright: ignore[reportArgumentType]
+            return _without_help(options)
+        item = type(options[0])  # Typer offers the class of its items under no public name
         names = (name for panel in PANELS.values() for name in panel)
-        return [CompletionItem(name) for name in names if name.startswith(incomplete)]
+        return [item(name) for name in names if name.startswith(incomplete)]
 
 
 class Command(TyperCommand):
