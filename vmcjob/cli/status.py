@@ -116,8 +116,7 @@ def status(
     def look() -> "tuple[list[RunStatus], list[RunDirError]]":
         chosen = select_runs(selectors, site, runs)
         found, errors = rows(chosen, jobs.look(chosen))
-        found = choice.of(found)
-        return as_trees(found) if tree else found, errors
+        return (as_trees if tree else list)(choice.of(found)), errors
 
     found, errors = look()
     if watch:
