@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from vmcjob.cli.screen import is_terminal, say
 
 if TYPE_CHECKING:
-    from vmcjob.runs.status import Row
+    from vmcjob.runs.status import RunStatus
 
 DRY = ("-n", "--dry-run", "--check")
 
@@ -38,7 +38,7 @@ def typed(*, command: str | None = None, without: Sequence[str] = ()) -> str:
     return f"{command or first} {join(word for word in others if word not in without)}"
 
 
-def after_status(rows: "Sequence[Row]", options: str) -> Iterator[str]:
+def after_status(rows: "Sequence[RunStatus]", options: str) -> Iterator[str]:
     """Commands for the first run that is at work, failed or stopped, and for the finished ones."""
     going = next((row.run_id for row in rows if row.state.is_active), None)
     failed = next((row.run_id for row in rows if row.state == "FAILED"), None)
