@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.fwdlap.oracles import assert_close, dense
+from tests.fwdlap.oracles import assert_close, exact
 from vmcjob import fwdlap
 
 N_ELECTRONS = 4
@@ -43,7 +43,7 @@ def walkers() -> jax.Array:
 def test_laplacian_equals_the_trace_of_the_hessian(params: Any, walkers: jax.Array):
     """Value, gradient in the shape of the point, and Laplacian, plain and under jit."""
     jet = fwdlap.laplacian(lambda r: log_psi(params, r))
-    value, gradient, laplacian = jax.jit(partial(dense, lambda r: log_psi(params, r)))(walkers[0])
+    value, gradient, laplacian = jax.jit(partial(exact, lambda r: log_psi(params, r)))(walkers[0])
     for run in (jet, jax.jit(jet)):
         got = run(walkers[0])
         assert got.gradient.shape == walkers[0].shape
@@ -66,10 +66,10 @@ def test_the_laplacian_is_differentiable(params: Any, walkers: jax.Array):
         return fwdlap.laplacian(lambda r: log_psi(p, r))(walkers[0]).laplacian
 
     def oracle(p: Any) -> jax.Array:
-        return dense(lambda r: log_psi(p, r), walkers[0])[2]
+        return exact(lambda r: log_psi(p, r), walkers[0])[2]
 
-    found, exact = (jax.jit(jax.grad(way))(params) for way in (ours, oracle))
-    assert_close(found, exact, rtol=1e-7)
+    found, expected = (jax.jit(jax.grad(way))(params) for way in (ours, oracle))
+    assert_close(found, expected, rtol=1e-7)
 
 
 def several(x: jax.Array, y: jax.Array) -> dict[str, Any]:
@@ -85,9 +85,9 @@ def test_lap_pushes_given_derivatives_through_any_pytree(wrap: Any):
     def inner(x: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.sin(x), x * x[::-1]
 
-    values, jacobians, laplacians = dense(inner, x)
+    values, jacobians, laplacians = exact(inner, x)
     got = wrap(lambda v, j, s: fwdlap.lap(several, v, j, s))(values, jacobians, laplacians)
-    value, jacobian, laplacian = dense(lambda x: several(*inner(x)), x)
+    value, jacobian, laplacian = exact(lambda x: several(*inner(x)), x)
     for leaf in ("a", "c"):
         assert_close([part[leaf] for part in got], [value[leaf], jacobian[leaf], laplacian[leaf]])
     np.testing.assert_array_equal(got[1]["b"][0], np.zeros((3, 2)))
@@ -123,5 +123,5 @@ def test_lap_partial_sums_over_slices_of_the_directions(params: Any, walkers: ja
 
         return value, jax.lax.fori_loop(0, 3, body, jnp.zeros(()))
 
-    value, _, laplacian = dense(lambda r: log_psi(params, r), walkers[0])
+    value, _, laplacian = exact(lambda r: log_psi(params, r), walkers[0])
     assert_close(sliced(r), (value, laplacian))

@@ -1,4 +1,4 @@
-"""Every primitive, on every sparsity pattern, agrees with the dense Hessian."""
+"""Every primitive, on every sparsity pattern, agrees with JAX's second derivatives."""
 
 from collections.abc import Callable
 from typing import Any
