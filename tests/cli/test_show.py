@@ -171,7 +171,9 @@ def test_the_options_of_a_job_are_shown_with_who_gave_them(shell):
     """A flag, a key of the spec with its line, and the file of the profile."""
     run = make_finished_job(shell)
     options = {"partition": "--partition gpu", "time": "resources.time", "account": "/s.toml"}
-    run.write_submission(replace(run.read_submission(), asked_by=options))
+    submission = run.read_submission()
+    assert submission is not None
+    run.write_submission(replace(submission, asked_by=options))
     run.write_origins({"resources.time": "h2.toml:7"})
     section = (
         "# who gave the options of its job\npartition  --partition gpu\n"

@@ -121,9 +121,8 @@ def test_estimators_are_derivatives_by_finite_differences() -> None:
         return correlated(None, r, Nuclei(positions, tilted().charges)).log_abs
 
     def score(r: Array) -> Array:
-        slopes = forces.Slopes(
-            *jax.grad(log_psi, (0, 1))(r, tilted().positions), jnp.zeros((2, 3, 3))
-        )
+        electrons, nuclei = jax.grad(log_psi, (0, 1))(r, tilted().positions)
+        slopes = forces.Slopes(electrons, nuclei, jnp.zeros((2, 3, 3)))
         return forces.pulay(forces.warp(r, tilted().positions), slopes)[nucleus, axis]
 
     def spread(r: Array) -> Array:
