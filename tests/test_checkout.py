@@ -1,10 +1,15 @@
 """The checkout that `image build` uses, with and without one at hand."""
 
 import os
+import subprocess
+import sys
+import tarfile
+import zipfile
 from pathlib import Path
 
 import pytest
 import tomli
+from hatchling import build
 
 from vmcjob.apptainer.checkout import PACKAGE, SCRIPT, find_checkout
 
@@ -55,3 +60,28 @@ def test_a_checkout_at_hand_or_named_is_used_itself(shipped, monkeypatch) -> Non
         assert here.samefile(ROOT)
     with find_checkout(Path("elsewhere"), shipped) as named:
         assert named == Path("elsewhere")
+
+
+@pytest.mark.timeout(180)
+def test_the_source_distribution_makes_a_package_that_works_alone(tmp_path, monkeypatch) -> None:
+    """A file that the source distribution lacks is lacking in every package built from it."""
+    monkeypatch.chdir(ROOT)
+    names = set(zipfile.ZipFile(tmp_path / build.build_wheel(str(tmp_path))).namelist())
+    sources = tmp_path / build.build_sdist(str(tmp_path))
+    with tarfile.open(sources) as archive:
+        archive.extractall(tmp_path, filter="data")
+    monkeypatch.chdir(sources.with_name(sources.name.removesuffix(".tar.gz")))
+    wheel = zipfile.ZipFile(tmp_path / build.build_wheel(str(tmp_path)))
+    assert set(wheel.namelist()) == names
+    installed = tmp_path / "installed"
+    wheel.extractall(installed)
+    for words in (["schema"], ["init", "new"], ["validate", "new/h2.toml"]):
+        done = subprocess.run(
+            [sys.executable, "-P", "-m", "vmcjob", *words],
+            cwd=installed.parent,
+            env={**os.environ, "PYTHONPATH": str(installed)},
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, (words, done.stdout, done.stderr)
+        assert str(ROOT) not in done.stdout + done.stderr
