@@ -76,3 +76,8 @@ def test_what_is_chosen_is_evaluated_and_recorded(tmp_path: Path) -> None:
         np.testing.assert_array_equal(values, found[chosen][name], err_msg=name)
     kernels = [name for name in found["last"] if name.endswith("kernel")]
     assert any((found["last"][name] != found["average"][name]).any() for name in kernels)
+
+
+def test_nothing_measured_leaves_the_last_parameters() -> None:
+    """The average would be evaluated without anybody having compared it."""
+    assert choose({"last": [], "average": []}) == "last"

@@ -1,6 +1,7 @@
 """`vmcjob.vmc` by itself: the program of the notebook page, and the public names."""
 
 import re
+from typing import Any
 
 import jax
 import numpy as np
@@ -8,9 +9,12 @@ import pytest
 
 from tests.pages import block
 from vmcjob import vmc
+from vmcjob.vmc import phases
+from vmcjob.vmc.contracts import LoopState
 
 EXACT = -1.1745  # hartree
 MAX_LINES = 20
+NOTHING: Any = None
 
 
 @pytest.mark.slow
@@ -56,6 +60,16 @@ def test_a_name_that_is_no_phase_is_refused() -> None:
         next(vmc.run(hydrogen(), {"evalute": 1}))
     with pytest.raises(ValueError, match="compare needs `choose`"):
         next(vmc.run(hydrogen(), {"compare": 1}))
+
+
+def test_a_course_that_goes_on_from_a_step_does_not_take_it_again() -> None:
+    """The row of the step would be written twice."""
+    taken = vmc.Event(
+        vmc.Phase.TRAIN, 3, state=LoopState(NOTHING, NOTHING, NOTHING, NOTHING), on_devices=None
+    )
+    course = list(phases.course(hydrogen(), {"train": 3}, taken))
+    assert (course[0].phase, course[0].step) == ("train", 3)
+    assert not any(isinstance(one, vmc.Event) for one in course)
 
 
 @pytest.mark.slow

@@ -2,9 +2,13 @@
 
 import logging
 import math
+from collections.abc import Mapping
+from contextlib import suppress
 from functools import partial
 
-from vmcjob.errors import RunDirError, UsageError
+import numpy as np
+
+from vmcjob.errors import RunDirError, StoreError, UsageError
 from vmcjob.observables import columns_of
 from vmcjob.observables.forces import COLUMNS as OF_FORCES
 from vmcjob.observables.forces import doubts
@@ -90,8 +94,10 @@ def _verdict(store: RunStore, spec: JobSpec, run_id: str) -> str:
     hartree_fock = start.attributes["energy"] if start else None
     spins = spec.system.n_up, spec.system.n_down
     walkers = read_walkers(store.attrs.get(peek.WALKERS))
-    notes = tuple(doubts(store.observed(OF_FORCES)))
-    about = About(hartree_fock, spec.sampler.walkers, spins, walkers, notes)
+    forces: Mapping[str, np.ndarray] = {}
+    with suppress(StoreError):  # where rows of forces are lost, the energy is not
+        forces = store.observed(OF_FORCES)
+    about = About(hartree_fock, spec.sampler.walkers, spins, walkers, tuple(doubts(forces)))
     judged = [judge(train, evaluate, energy, about)]
     verdict = verdict_of(energy, judged)
     if verdict == CONVERGED:

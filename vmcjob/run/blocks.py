@@ -41,6 +41,8 @@ def in_blocks(
     pending, began = [], 0.0
     for position in course:
         if not isinstance(position, Event):
+            if pending:
+                raise AssertionError(f"steps before {position.phase} are in no block")
             yield Block(position, (), None)
             length, end, is_compiled = 1, position.step + 1, False
             edges, pending, began = edges_of(position.phase), [], time.monotonic()

@@ -54,8 +54,11 @@ def better(candidates: Mapping[str, Measured]) -> str:
 
 
 def choose(steps: Mapping[str, Sequence[StepInfo]]) -> str:
-    """The name of the candidate that a job evaluates, from the steps of each; for `vmc.run`."""
-    return better(measure(steps))
+    """The name of the candidate that a job evaluates, from the steps of each; for `vmc.run`.
+
+    The first one, if there are no steps.
+    """
+    return better(measure(steps)) if all(steps.values()) else next(iter(steps))
 
 
 def describe(candidates: Mapping[str, Measured]) -> str:

@@ -60,7 +60,7 @@ class HeartbeatWriter:
                 self._write()
                 return
             pause_s = min(self._pause_s, PART * (heartbeat.time - self._began))
-            if heartbeat.time - before.time >= pause_s:
+            if not 0.0 <= heartbeat.time - before.time < pause_s:  # also if the clock went back
                 self._write()
 
     def end_with(self, heartbeat: Heartbeat) -> None:
@@ -83,7 +83,7 @@ class HeartbeatWriter:
                 now = time.time()
                 if self._has_ended.is_set():
                     return
-                if self._written is not None and now - self._written.time >= self._repeat_s:
+                if self._written and not 0.0 <= now - self._written.time < self._repeat_s:
                     self._last = replace(self._last or self._written, time=now)
                     self._write()
 

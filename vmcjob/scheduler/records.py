@@ -132,9 +132,16 @@ def create_run(root: Path, source: str, task: Task) -> RunDir:
 
 
 def _note_origins(run: RunDir, task: Task) -> None:
-    """Record the origins of the spec's values, if they are known and not recorded yet."""
-    if task.origins is not None and task.origins != run.read_origins():
+    """Record the origins of the spec's values, if they are known and not recorded yet.
+
+    A full disk stops no submission for them.
+    """
+    if task.origins is None or task.origins == run.read_origins():
+        return
+    try:
         run.write_origins(task.origins)
+    except RunDirError as error:
+        log.warning("%s; show will not tell where the values of the spec came from", error)
 
 
 def _make_longer(shorter: RunDir, task: Task, path: Path) -> None:

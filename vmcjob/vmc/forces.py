@@ -27,7 +27,7 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc.contracts import Nuclei
-from vmcjob.vmc.hamiltonian import Kinetic, Multiplicative
+from vmcjob.vmc.hamiltonian import V_EE, V_EN, V_NN, Kinetic, Multiplicative
 from vmcjob.vmc.observing import Sample
 
 RATIOS: Final = (1.0, 2.0)
@@ -115,16 +115,15 @@ def along_warp(
 def slopes_of_potential(sample: Sample, moved: Warp) -> Float[Array, "nuc 3"]:
     """D V, V the sum of all terms but the kinetic energy.
 
-    Raises ValueError, while a step is compiled, for a term that is no function of positions alone.
+    Raises ValueError, while a step is compiled, for a term that is not Coulomb's: it may be no
+    function of positions, and the form by the gradient alone holds for Coulomb's potential.
     """
     found: list[Multiplicative] = []
     for name, term in sample.hamiltonian.terms.items():
-        if isinstance(term, Multiplicative):
+        if name in (V_EE, V_EN, V_NN) and isinstance(term, Multiplicative):
             found.append(term)
         elif not isinstance(term, Kinetic):
-            raise ValueError(
-                f"{name}: there is no force of a term that is no function of positions"
-            )
+            raise ValueError(f"{name}: forces are there for Coulomb's potential alone")
 
     def potential(r: Array, positions: Array) -> Array:
         nuclei = Nuclei(positions, sample.nuclei.charges)
@@ -211,11 +210,11 @@ def _between_nuclei(nuclei: Nuclei) -> Float[Array, "nuc 3"]:
 
 
 def fields(r: Float[Array, "elec 3"], nuclei: Float[Array, "nuc 3"]) -> Float[Array, "nuc 3 field"]:
-    """Functions φ whose `controls` vary as the force does.
+    """Functions φ, smooth at nuclei, whose `controls` vary as the force does.
 
     With x = r − R_A, n = x/|x| and weights ω of the warp, sums over electrons of
 
-        n,    (1 − ω) n,    ω Σ_{B≠A} n_B,    ω Σ_B ω_B n_B,    ω x,    exp(−|x|) x,
+        (1 − exp(−x²)) n,  (1 − ω) n,  ω Σ_{B≠A} n_B,  ω (Σ_B ω_B n_B − n),  ω x,  exp(−|x|) x,
 
     and the sum over pairs of (ω_i − ω_j) (r_i − r_j)/|r_i − r_j|.
     """
@@ -227,7 +226,8 @@ def fields(r: Float[Array, "elec 3"], nuclei: Float[Array, "nuc 3"]) -> Float[Ar
     weight = share / jnp.sum(share, axis=1, keepdims=True)
     others = jnp.sum(n, axis=1, keepdims=True) - n
     mean = jnp.sum(weight * n, axis=1, keepdims=True)
-    single = (n, (1.0 - weight) * n, weight * others, weight * mean, weight * x, jnp.exp(-d) * x)
+    single = [(1.0 - jnp.exp(-square)) * n, (1.0 - weight) * n, weight * others]
+    single += [weight * (mean - n), weight * x, jnp.exp(-d) * x]
     found = [jnp.sum(one, axis=0) for one in single]
     i, j = np.triu_indices(r.shape[0], k=1)
     if len(i):

@@ -189,7 +189,8 @@ def course(
 ) -> Iterator[Position]:
     """The course of a run: the first position of each phase, and an `Event` after each step.
 
-    The caller may commit, stop and begin another course between any two of them.
+    The caller may commit, stop and begin another course between any two of them; not within
+    COMPARE, whose states hold the parameters of a candidate.
 
     Args:
         calculation: the calculation to run.
@@ -207,7 +208,8 @@ def course(
         raise ValueError(f"{sorted(unknown)}: no phases; there are {', '.join(Phase)}")
     if choose is None and steps.get(Phase.COMPARE, 0):
         raise ValueError("compare needs `choose`, like vmcjob.run.comparison.choose")
-    position = start or Position(Phase.PRETRAIN, 0, calculation.initial_state())
+    first = start or Position(Phase.PRETRAIN, 0, calculation.initial_state())
+    position = Position(first.phase, first.step, first.state)  # never an Event: no step was taken
     phases = list(Phase)
     for phase in phases[phases.index(position.phase) :]:
         if phase is not position.phase:
