@@ -14,6 +14,7 @@ from vmcjob.cli.app import app
 from vmcjob.cli.calibrate import Calibration, calibrate, hours_of, most_walkers, read_calibration
 from vmcjob.runs.history import SAME_COST, SAME_SCIENCE, find_like
 from vmcjob.spec import JobSpec, dump_spec, parse_spec
+from vmcjob.spec.optimizer import Adam
 from vmcjob.spec.size import measure
 
 SPEC = """
@@ -98,9 +99,10 @@ def test_without_a_like_run_nothing_is_made_up(shell: Shell) -> None:
     assert "2 runs; this is the largest\n" in done.stdout
 
 
-def make_calibration(program_bytes: int | None = 10**6) -> Calibration:
+def make_calibration(program_bytes: int | None = 10**6, n_devices: int = 1) -> Calibration:
     """A machine with 1 GB, on which a training step takes 2 s and an evaluation step 1 s."""
-    lines = [{"kind": "Machine", "devices": "cpu", "memory_bytes": 10**9, "is_gpu": False}]
+    memory = {"memory_bytes": 10**9, "is_gpu": False}
+    lines = [{"kind": "Machine", "devices": "cpu", "n_devices": n_devices, **memory}]
     costs = {"step_s": 2.0, "n_steps": 3, "compile_s": 0.0, "peak_bytes": 1}
     more = {"program_bytes": program_bytes}
     lines.append({"kind": "Measured", "phase": "train", **costs, **more})
@@ -130,6 +132,20 @@ def test_walkers_fill_the_memory_by_a_line_and_a_square() -> None:
         fixed + slope * n + square * n**2 <= 0.9e9 < fixed + slope * (n + 1) + square * (n + 1) ** 2
     )
     assert most_walkers(spec, size, make_calibration(None)) is None
+
+
+def test_devices_share_the_memory_and_the_walkers() -> None:
+    """Each of four devices has 250 MB. The program on a device has a quarter of the walkers.
+
+    The memory of all devices for the program of one of them gave four times as many walkers.
+    """
+    spec, found = make_spec(), make_calibration(n_devices=4)
+    spec = replace(spec, optimizer=Adam())
+    size = measure(spec)
+    fixed = 4 * size.parameters
+    of_a_walker = (10**6 - fixed) / (64 / 4)
+    n = most_walkers(spec, size, found)
+    assert n == pytest.approx(4 * (0.9 * 2.5e8 - fixed) / of_a_walker, abs=1)
 
 
 def test_a_calibration_ends_when_its_time_is_over(capsys) -> None:

@@ -3,6 +3,8 @@
 import io
 import json
 
+import jax
+
 from vmcjob.protocol import JAX_CACHE
 from vmcjob.run import calibration
 from vmcjob.spec import dump_spec, parse_spec
@@ -25,7 +27,7 @@ def test_each_phase_is_timed_and_its_memory_is_told(monkeypatch, capsys, tmp_pat
     assert calibration.main(0.5) == 0
     machine, *phases = map(json.loads, capsys.readouterr().out.splitlines())
     assert machine["kind"] == "Machine"
-    assert machine["memory_bytes"] > 0
+    assert (machine["n_devices"], machine["memory_bytes"] > 0) == (jax.device_count(), True)
     assert [found["phase"] for found in phases] == ["warmup", "train", "evaluate"]
     for found in phases:
         assert 0 < found["step_s"] <= found["compile_s"] + 60

@@ -99,14 +99,16 @@ def hours_of(spec: "JobSpec", calibration: Calibration, n_evaluate: int) -> floa
 
 
 def most_walkers(spec: "JobSpec", size: "Size", calibration: Calibration) -> int | None:
-    """About the largest number of walkers that fits this machine; None without a measurement.
+    """About the largest number of walkers, on all devices together, that fits this machine.
 
-    The memory of the largest program grows with the walkers, and as their square where the
-    optimizer has a matrix of walkers by walkers. The parameters' part stays.
+    None without a measurement. The memory of the largest program on a device grows with the
+    walkers. It also grows as their square where the optimizer has a matrix of walkers by walkers:
+    each device has this matrix of the walkers of all devices. The parameters' part stays.
     """
     program, memory = calibration.program_bytes, calibration.machine.get("memory_bytes")
     if program is None or not memory:
         return None
+    room = MEMORY_SHARE * memory / calibration.machine["n_devices"]
     number = 8 if spec.numerics.dtype == "float64" else 4
     n, fixed = spec.sampler.walkers, size.parameters * number
     square = MATRICES * number if spec.optimizer.kind in ("minsr", "spring") else 0
@@ -114,6 +116,6 @@ def most_walkers(spec: "JobSpec", size: "Size", calibration: Calibration) -> int
     low, high = 0, 2**40
     while high - low > 1:
         middle = (low + high) // 2
-        fits = fixed + slope * middle + square * middle**2 <= MEMORY_SHARE * memory
+        fits = fixed + slope * middle + square * middle**2 <= room
         low, high = (middle, high) if fits else (low, middle)
     return low

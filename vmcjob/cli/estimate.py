@@ -114,9 +114,10 @@ def _cost_facts(spec: "JobSpec", calibration: Calibration, asking: Asking) -> di
     facts["host memory"] = f"{format_bytes(peak)} at its peak, measured"
     facts["time here"] = _time_words(spec, calibration, asking)
     if walkers := most_walkers(spec, measure(spec), calibration):
-        memory = format_bytes(calibration.machine["memory_bytes"])
-        about = f"about {_round_down(walkers)}"
-        facts["most walkers"] = f"{about}, extrapolated to the {memory} that are free here"
+        machine = calibration.machine
+        free = "that JAX may use here" if machine["is_gpu"] else "that are free here"
+        memory = f"{format_bytes(machine['memory_bytes'])} {free}"
+        facts["most walkers"] = f"about {_round_down(walkers)}, extrapolated to the {memory}"
     return facts
 
 

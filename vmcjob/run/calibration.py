@@ -35,6 +35,7 @@ class Machine:
     """The devices that compute, and the memory that they have."""
 
     devices: str
+    n_devices: int
     memory_bytes: int  # of all devices together; of this machine, if they are CPUs
     is_gpu: bool
 
@@ -80,7 +81,7 @@ def _measure(spec: JobSpec, limit_s: float) -> Iterator[Machine | Measured]:
     configure_jax(spec.numerics)
     is_gpu = found[0].platform == "gpu"
     memory = sum(map(_memory_of, found)) if is_gpu else _memory_here()
-    yield Machine(device_names(), memory, is_gpu)
+    yield Machine(device_names(), len(found), memory, is_gpu)
     calculation, planned = build(spec), steps_of(spec)
     state: Any = calculation.initial_state()
     for phase in (Phase.WARMUP, Phase.TRAIN, Phase.EVALUATE):
