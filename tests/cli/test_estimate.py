@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,7 +12,10 @@ from typer.testing import CliRunner
 from tests.cli.shell import Shell, finish
 from tests.runs import make_run
 from vmcjob.cli.app import app
+from vmcjob.cli.asking import ask_for
 from vmcjob.cli.calibrate import Calibration, calibrate, hours_of, most_walkers, read_calibration
+from vmcjob.cli.estimate import _document, _time_words
+from vmcjob.plan import Task
 from vmcjob.runs.history import SAME_COST, SAME_SCIENCE, find_like
 from vmcjob.spec import JobSpec, dump_spec, parse_spec
 from vmcjob.spec.optimizer import Adam
@@ -49,6 +53,14 @@ def add_run(root: Path, number: int, spec: JobSpec, *, seconds: float, error: fl
     (run.store_path / "zarr.json").write_text(json.dumps({"attributes": attributes}))
 
 
+def costlier(spec: JobSpec) -> Iterator[JobSpec]:
+    """Specs whose steps cost more than those of a spec, each in its way."""
+    yield replace(spec, sampler=replace(spec.sampler, steps=2 * spec.sampler.steps))
+    yield replace(spec, train=replace(spec.train, spin_penalty=1.0))
+    yield replace(spec, evaluate=replace(spec.evaluate, observables=("forces",)))
+    yield replace(spec, system=replace(spec.system, ecp_points=12))
+
+
 def test_a_like_run_differs_by_seed_and_steps_or_at_least_costs_the_same(tmp_path) -> None:
     """Another geometry costs the same; another number of walkers does not, nor half a run."""
     root = tmp_path / "runs"
@@ -60,6 +72,8 @@ def test_a_like_run_differs_by_seed_and_steps_or_at_least_costs_the_same(tmp_pat
         SAME_COST,
         ["h2-0000000000"],
     )
+    for other in costlier(make_spec()):  # the same science, or at least the same walkers
+        assert find_like(root, other).runs == ()
     add_run(root, 3, make_spec(steps=50), seconds=20.0)
     found = find_like(root, make_spec())
     assert (found.rule, [like.run.path.name for like in found.runs]) == (
@@ -86,8 +100,8 @@ def test_the_advice_for_a_cluster_is_one_and_a_half_times_the_use_of_like_runs(
     target = ("--set", "evaluate.target_error=1e-4", "--set", "evaluate.steps=10000")
     done = shell.run("estimate", "--json", "--no-calibration", "h2.toml", *target)
     document = json.loads(done.stdout)
-    assert document["steps_to_target"] == 1600
-    assert document["ask_time"] == "01:10:00"  # 2600 steps
+    assert document["steps_to_target"] == 2715  # the second look at or above 1600 steps
+    assert document["ask_time"] == "01:40:00"  # 3715 steps
     assert (document["hours"], document["phases"]) == (None, {})
     size = measure(make_spec())
     assert (document["parameters"], document["store_bytes"] > 0) == (size.parameters, True)
@@ -110,14 +124,47 @@ def make_calibration(program_bytes: int | None = 10**6, n_devices: int = 1) -> C
     return read_calibration("".join(f"{json.dumps(line)}\n" for line in lines) + '{"kind": "Me')
 
 
+@pytest.mark.parametrize(
+    ("target", "steps", "words", "hours"),
+    [
+        (1e-4, 5000, "about 1 h 16 min to target_error 0.0001, by the error of like runs", True),
+        (1e-4, 2000, "extrapolated to evaluate.steps; target_error 0.0001 needs more", False),
+        (None, 2000, "extrapolated to all steps", False),
+    ],
+)
+def test_hours_to_a_target_are_those_until_it_is_reached(
+    tmp_path, target: float | None, steps: int, words: str, hours: bool
+) -> None:
+    """A target beyond evaluate.steps was promised for the end of evaluate.steps."""
+    spec = make_spec(steps=steps)
+    spec = replace(spec, evaluate=replace(spec.evaluate, target_error=target))
+    add_run(tmp_path, 0, make_spec(), seconds=500.0)
+    asking, found = ask_for(find_like(tmp_path, spec), spec), make_calibration()
+    assert words in _time_words(spec, found, asking)
+    task = Task("h2-0", "h2", {}, 0, spec, "")
+    assert (_document(task, 1, found, asking)["hours_to_target"] is not None) == hours
+    beyond = "target_error 0.0001 needs about 2715 steps, more than evaluate.steps"
+    assert asking.facts()["target"].startswith(beyond) == (target is not None and not hours)
+
+
 def test_hours_are_those_of_all_phases() -> None:
-    """Pretraining counts as training, moves alone as evaluation; a cut line does not count."""
+    """Pretraining counts as training; moves count as evaluation only where they were not timed.
+
+    A cut line does not count.
+    """
     spec, found = make_spec(), make_calibration()
     n_train = spec.train.steps + spec.pretrain.steps
     n_moves = spec.sampler.warmup + spec.evaluate.warmup
     assert spec.pretrain.steps > 0
     assert hours_of(spec, found, 500) == pytest.approx((2.0 * n_train + 500 + n_moves) / 3600)
     assert hours_of(spec, Calibration(), 500) is None
+    moves = {**found.phases["evaluate"], "step_s": 0.25}
+    timed = replace(found, phases={"warmup": moves, **found.phases})
+    hours = (2.0 * n_train + 500 + 0.25 * n_moves) / 3600
+    assert hours_of(spec, timed, 500) == pytest.approx(hours)
+    untrained = replace(spec, train=replace(spec.train, steps=0))  # it is pretrained
+    hours = (2.0 * spec.pretrain.steps + 500 + n_moves) / 3600
+    assert hours_of(untrained, found, 500) == pytest.approx(hours)
 
 
 def test_walkers_fill_the_memory_by_a_line_and_a_square() -> None:

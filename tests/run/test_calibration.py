@@ -15,13 +15,18 @@ system.atoms = [["H", 0.0, 0.0, 0.0]]
 sampler = { walkers = 8, steps = 1, warmup = 0 }
 ansatz = { kind = "ferminet", layers = 1, determinants = 1, one_electron_width = 4 }
 optimizer = { kind = "adam" }
+train.steps = 0
 evaluate.steps = 5
 """
 
 
 def test_each_phase_is_timed_and_its_memory_is_told(monkeypatch, capsys, tmp_path) -> None:
-    """All phases that cost time are measured, by their real programs, which need memory."""
+    """All phases that cost time are measured, by their real programs, which need memory.
+
+    Pretraining counts as training, so training is measured although the spec has none.
+    """
     (point,) = parse_spec(SPEC, "h.toml").points
+    assert point.spec.pretrain.steps > 0
     monkeypatch.setenv(JAX_CACHE, str(tmp_path))  # nothing of the user's is touched
     monkeypatch.setattr("sys.stdin", io.StringIO(dump_spec(point.spec)))
     assert calibration.main(0.5) == 0

@@ -25,6 +25,7 @@ class Asking:
     wall_time_s: int | None
     memory_gb: int | None
     steps_to_target: int | None
+    target: str = ""  # what like runs tell about target_error
 
     def facts(self) -> dict[str, str]:
         """The lines of `estimate`."""
@@ -37,6 +38,7 @@ class Asking:
             "to ask for": f"{asked}, extrapolated: {MARGIN:g} times the use of like runs",
             "like runs": f"{count(len(self.run_ids), 'run')} with {self.rule}: {shown}",
             "ran on": "; ".join(self.devices),
+            "target": self.target,
         }
 
     def to_json(self) -> dict[str, Any]:  # a JSON document
@@ -53,7 +55,7 @@ class Asking:
 def ask_for(history: "History", spec: "JobSpec") -> Asking:
     """The advice for a run; a target error shortens its evaluation."""
     target, n_evaluate = spec.evaluate.target_error, spec.evaluate.steps
-    to_target = None if target is None else history.steps_to(target)
+    to_target = None if target is None else _steps_to(history.steps_to(target), n_evaluate)
     n_steps = spec.train.steps + min(n_evaluate, to_target or n_evaluate)
     seconds, peak_mb = history.seconds_for(n_steps), history.peak_mb
     return Asking(
@@ -63,7 +65,27 @@ def ask_for(history: "History", spec: "JobSpec") -> Asking:
         None if seconds is None else _whole(MARGIN * seconds),
         None if peak_mb is None else math.ceil(MARGIN * peak_mb / MB_PER_GB),
         to_target,
+        "" if to_target is None else _target_words(f"{target:g}", to_target, n_evaluate),
     )
+
+
+def _steps_to(needed: int | None, ceiling: int) -> int | None:
+    """The length of an evaluation that needs so many steps; may be above `ceiling`.
+
+    The run looks rarely at its error, and ends at a second look.
+    """
+    from vmcjob.run.target import end_for
+    from vmcjob.spec import MAX_STEPS
+
+    if needed is None:
+        return None
+    return end_for(needed, ceiling) or end_for(needed, MAX_STEPS) or needed
+
+
+def _target_words(target: str, n_steps: int, ceiling: int) -> str:
+    """Whether and when an evaluation reaches its target error."""
+    beyond = ", more than evaluate.steps" if n_steps > ceiling else ""
+    return f"target_error {target} needs about {n_steps} steps{beyond}, by the error of like runs"
 
 
 def format_wall_time(seconds: int) -> str:

@@ -19,7 +19,7 @@ MATRICES = 16
 The programs of jobs/h2.toml with 512 and 2048 walkers need 24.4 and 298 MB. A line and a square
 through both numbers give 16 matrices.
 """
-TRAINING, EVALUATION = "train", "evaluate"
+MOVES, TRAINING, EVALUATION = "warmup", "train", "evaluate"
 
 
 @dataclass(frozen=True)
@@ -79,19 +79,20 @@ def read_calibration(output: str) -> Calibration:
 def hours_of(spec: "JobSpec", calibration: Calibration, n_evaluate: int) -> float | None:
     """Hours of all phases at the measured pace; None if a step that is needed was not timed.
 
-    A step of pretraining counts as a step of training, which costs more. Moves without a
-    measurement count as steps of evaluation, which cost more, too.
+    A step of pretraining counts as a step of training, which costs more. Without a measurement,
+    moves count as a step of evaluation, and this one as a step of training.
     """
     phases = calibration.phases
     counts = {
         TRAINING: spec.train.steps + spec.pretrain.steps,
-        EVALUATION: n_evaluate + spec.sampler.warmup + spec.evaluate.warmup,
+        EVALUATION: n_evaluate,
+        MOVES: spec.sampler.warmup + (spec.evaluate.warmup if n_evaluate else 0),
     }
-    if TRAINING not in phases and spec.train.steps:
+    if TRAINING not in phases and counts[TRAINING]:
         return None
     total = 0.0
     for phase, n_steps in counts.items():
-        timed = phases.get(phase) or phases.get(TRAINING)
+        timed = phases.get(phase) or phases.get(EVALUATION) or phases.get(TRAINING)
         if n_steps and timed is None:
             return None
         total += n_steps * timed["step_s"] if timed else 0.0

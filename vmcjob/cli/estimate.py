@@ -140,7 +140,9 @@ def _time_words(spec: "JobSpec", calibration: Calibration, asking: Asking) -> st
     words = f"at most {format_duration(3600 * hours)}, extrapolated to evaluate.steps"
     if asking.steps_to_target is None:
         return f"{words}; no like run tells when target_error {target:g} is reached"
-    sooner = hours_of(spec, calibration, min(ceiling, asking.steps_to_target)) or hours
+    if asking.steps_to_target > ceiling:
+        return f"{words}; target_error {target:g} needs more"
+    sooner = hours_of(spec, calibration, asking.steps_to_target) or hours
     reached = f"about {format_duration(3600 * sooner)} to target_error {target:g}"
     return f"{reached}, by the error of like runs; {words}"
 
@@ -152,7 +154,8 @@ def _document(
     from vmcjob.spec.size import MAX_FILES, measure
 
     size, ceiling = measure(task.spec), task.spec.evaluate.steps
-    needed = min(ceiling, asking.steps_to_target or ceiling)
+    needed = asking.steps_to_target
+    is_reached = needed is not None and needed <= ceiling
     return {
         "schema_version": 1,
         "run_id": task.run_id,
@@ -162,7 +165,7 @@ def _document(
         "machine": calibration.machine or None,
         "phases": calibration.phases,
         "hours": hours_of(task.spec, calibration, ceiling),
-        "hours_to_target": hours_of(task.spec, calibration, needed),
+        "hours_to_target": hours_of(task.spec, calibration, needed) if is_reached else None,
         "most_walkers": most_walkers(task.spec, size, calibration),
         "why_not": calibration.why_not or None,
         **asking.to_json(),

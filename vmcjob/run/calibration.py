@@ -84,8 +84,13 @@ def _measure(spec: JobSpec, limit_s: float) -> Iterator[Machine | Measured]:
     yield Machine(device_names(), len(found), memory, is_gpu)
     calculation, planned = build(spec), steps_of(spec)
     state: Any = calculation.initial_state()
-    for phase in (Phase.WARMUP, Phase.TRAIN, Phase.EVALUATE):
-        if planned[phase] or phase is Phase.WARMUP:
+    is_needed = {
+        Phase.WARMUP: True,  # its moves spread the walkers
+        Phase.TRAIN: planned[Phase.TRAIN] or planned[Phase.PRETRAIN],  # which counts as training
+        Phase.EVALUATE: planned[Phase.EVALUATE],
+    }
+    for phase, is_measured in is_needed.items():
+        if is_measured:
             state, measured = _time_phase(calculation, phase, state, SHARE * limit_s)
             yield measured
 

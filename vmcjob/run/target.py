@@ -4,6 +4,7 @@ A check after every step, with a stop at the first small error, would favour err
 by chance. So checks are rare, and one check has to confirm another.
 """
 
+from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -71,8 +72,25 @@ def forecast(options: Evaluate, step: int, error: float | None) -> int | None:
     if options.target_error is None or error is None or step < FIRST_LENGTH:
         return None
     needed = step * (error / options.target_error) ** 2
-    ends = pairwise([*lengths(options.steps), options.steps])
-    return next((end for before, end in ends if before >= needed and end > step), options.steps)
+    ends = _ends(needed, options.steps)
+    return next((end for end in ends if end > step), options.steps)
+
+
+def end_for(needed: float, ceiling: int) -> int | None:
+    """Length of an evaluation whose error is small after `needed` steps; None above `ceiling`.
+
+    The error has to be small at two lengths.
+    """
+    return next(_ends(needed, ceiling), None)
+
+
+def _ends(needed: float, ceiling: int) -> Iterator[int]:
+    """The lengths at which an evaluation may end, if its error is small after `needed` steps.
+
+    A ceiling below all lengths is the only check.
+    """
+    before = lengths(ceiling) or [ceiling]
+    return (end for first, end in pairwise([*before, ceiling]) if first >= needed)
 
 
 def lengths(end: int) -> list[int]:

@@ -19,7 +19,10 @@ BESIDE_COST: Final = (
 )
 """Keys that change how long a run is, and not what a step of it costs."""
 SAME_SCIENCE: Final = "the same calculation apart from seed and steps"
-SAME_COST: Final = "the same electrons, wave function, walkers, optimizer and precision"
+SAME_COST: Final = (
+    "the same electrons, core potentials, wave function, walkers, moves, optimizer, observables "
+    "and precision"
+)
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class History:
         return max((like.peak_mb for like in self.runs if like.peak_mb), default=None)
 
     def steps_to(self, target_error: float) -> int | None:
-        """Steps of evaluation to an error in hartree, which falls as one over their root.
+        """Steps of evaluation until an error in hartree; it falls as one over their root.
 
         The run with the largest need counts; None if no run has an error.
         """
@@ -120,5 +123,9 @@ def _without_length(spec: JobSpec) -> object:
 def _cost_keys(spec: JobSpec) -> object:
     """The keys that decide the cost of a step."""
     system = spec.system
-    electrons = system.n_up, system.n_down, len(system.atoms)
-    return electrons, spec.ansatz, spec.sampler.walkers, spec.optimizer.kind, spec.numerics.dtype
+    electrons = system.n_up, system.n_down, len(system.atoms), system.ecp, system.ecp_points
+    moves = spec.sampler.walkers, spec.sampler.steps
+    training = spec.optimizer.kind, spec.train.spin_penalty > 0
+    measured = spec.evaluate.observables
+    often = spec.evaluate.observe_every if measured else None
+    return electrons, spec.ansatz, moves, training, measured, often, spec.numerics.dtype
