@@ -10,7 +10,7 @@ from vmcjob.cli.text import format_size
 
 NEARLY_FULL: Final = 0.9
 BLOCK: Final = 1024  # bytes, in the output of quota
-COMMAND: Final = ("quota", "--no-wrap", "--show-mntpoint")
+COMMAND: Final = ("quota", "--no-wrap", "--show-mntpoint", "--hide-device")
 
 
 class Quota(NamedTuple):
