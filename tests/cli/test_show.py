@@ -194,6 +194,18 @@ def test_energies_are_drawn_in_a_line_of_text(shell):
     assert (done.returncode, done.stdout) == (2, "")
 
 
+def test_energies_that_are_not_there_do_not_go_unsaid(shell):
+    """A run without results looked as if the flag were ignored; a damaged store hid all else."""
+    run = make_run(shell.runs, "h2-0000000000")
+    done = shell.run("show", "h2", "--energy")
+    assert "energies   none: the run has no results yet\n" in done.stdout
+    finish(run)
+    (run.store_path / "zarr.json").write_text("{")
+    done = shell.run("show", "h2", "--energy")
+    assert (done.returncode, done.stdout.startswith("run ")) == (1, True)
+    assert str(run.store_path.name) in done.stderr
+
+
 def test_time_left_stands_beside_the_wall_time_that_is_left():
     """A job that ends before the run goes on in another attempt, and that is not hidden."""
     begun = time.time() - 3600

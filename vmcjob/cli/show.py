@@ -27,7 +27,7 @@ from vmcjob.cli.text import (
     format_time,
     make_visible,
 )
-from vmcjob.errors import RunDirError, SpecError, UsageError, VmcJobError, combine
+from vmcjob.errors import RunDirError, SpecError, StoreError, UsageError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.rundir import Record, RunDir
@@ -85,7 +85,10 @@ def show(
     else:
         job = queue.get(run.path)
         more = {"left": _left(row, job.started_at if job else None)}
-        more |= energy_facts(run) if has_energies else {}
+        try:
+            more |= energy_facts(run) if has_energies else {}
+        except StoreError as error:
+            errors.append(error)
         put_drawn("\n\n".join(_sections(row, record, more, errors)))
     if errors:
         raise combine(errors)

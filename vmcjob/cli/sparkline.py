@@ -36,21 +36,20 @@ def draw_sparkline(values: Sequence[float], width: int) -> str:
 def energy_facts(run: "RunDir") -> dict[str, str]:
     """A line for each series of energies of a run, in hartree: a curve, its first and last part.
 
-    StoreError if the results cannot be read; no lines without results.
+    StoreError if the results cannot be read; a line says so if there are none.
     """
     from vmcjob.store import RunStore
 
-    if not run.has_results:
-        return {}
-    store, facts = RunStore.open(run.store_path), {}
-    for phase, name in SERIES.items():
+    store = RunStore.open(run.store_path) if run.has_results else None
+    facts: dict[str, str] = {}
+    for phase, name in SERIES.items() if store else ():
         values = store.series(phase, ["energy"])["energy"].tolist()  # pyright: ignore[reportArgumentType]
         parts = [_median(part) for part in _split(values, WIDTH)]
         if parts:
             ends = f"{format_energy(parts[0], None)} to {format_energy(parts[-1], None)}"
             steps = count(len(values), "step")
             facts[name] = f"{draw_sparkline(values, WIDTH)}  {ends} hartree in {steps}"
-    return facts
+    return facts or {"energies": "none: the run has no results yet"}
 
 
 def _split(values: Sequence[float], width: int) -> list[Sequence[float]]:
