@@ -149,3 +149,12 @@ def test_seeds_are_named_and_one_speaks_for_all() -> None:
     assert verdict_of(energy, [good, bad]) == "suspect"
     why = explain(energy, [good, bad], [0, 1], ["a-0", "a-1"])
     assert why.startswith("seed 1: lies 5 mHa above Hartree-Fock; vmcjob ")
+
+
+def test_a_note_names_its_seed_unless_it_is_about_all_seeds() -> None:
+    """Contradictory forces of one run of many could not be found."""
+    first, second = (judged(training(0), evaluation(k))[1][0] for k in range(2))
+    energy = estimate(evaluation(0)["energy"])
+    pair = [first._replace(notes=("a", "b")), second._replace(notes=("c", "b"))]
+    assert explain(energy, pair, [4, 7], ["h-0", "h-1"]) == "b; seed 4: a; seed 7: c"
+    assert explain(energy, pair[:1], [4], ["h-0"]) == "a; b"

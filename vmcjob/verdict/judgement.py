@@ -153,10 +153,17 @@ def explain(
     """
     reasons = by_run(seeds, [(*one.findings, *one.unsettled, *one.doubts) for one in found])
     doubts = [pooled.why] if pooled.why else []
-    notes = list(dict.fromkeys(note for one in found for note in one.notes))
+    notes = _notes(seeds, found)
     why = "; ".join([*reasons, *doubts, *notes])
     verdict = verdict_of(pooled, found)
     return why if verdict == CONVERGED else f"{why}; {_advice(verdict, pooled, found, runs)}"
+
+
+def _notes(seeds: Sequence[int], found: Sequence[Judgement]) -> Iterator[str]:
+    """The notes about all runs once, then the others with their seeds."""
+    every = [note for note in found[0].notes if all(note in one.notes for one in found)]
+    yield from every
+    yield from by_run(seeds, [[note for note in one.notes if note not in every] for one in found])
 
 
 def by_run(seeds: Sequence[int], sentences: Sequence[Sequence[str]]) -> Iterator[str]:
