@@ -1,6 +1,7 @@
 """The runs that a spec asks for, and their names."""
 
 import re
+from typing import Any
 
 import pytest
 
@@ -128,6 +129,21 @@ def test_seeds_of_a_chain_are_pooled_though_each_has_a_start_of_its_own() -> Non
     ]
     assert [len(digests) for digests in pools] == [1] * 9
     assert len(set.union(*pools)) == 9
+
+
+def test_a_longer_run_tells_by_which_flag_it_is_longer() -> None:
+    """Steps that follow from a target were said to come from --more-steps, which nobody typed."""
+    task = tasks(CHAIN.format(values="1.4"))[0]
+    steps, target = "evaluate.steps", "evaluate.target_error"
+
+    def origins(**given: Any) -> tuple[str | None, str | None]:
+        found = make_longer(task, 10, **given).origins or {}
+        return found.get(steps), found.get(target)
+
+    assert origins() == ("resume --more-steps 10", None)
+    by = "resume --target-error 0.0001"
+    assert origins(target_error=1e-4) == ("resume --more-steps 10", by)
+    assert origins(target_error=1e-4, is_reckoned=True) == (by, by)
 
 
 @pytest.mark.parametrize(

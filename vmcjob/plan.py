@@ -59,7 +59,12 @@ def make_plan(spec_file: SpecFile) -> Plan:
 
 
 def make_longer(
-    task: Task, more_steps: int, *, n_done: int | None = None, target_error: float | None = None
+    task: Task,
+    more_steps: int,
+    *,
+    n_done: int | None = None,
+    target_error: float | None = None,
+    is_reckoned: bool = False,
 ) -> Task:
     """The run with `more_steps` further evaluation steps; SpecError if these are too many.
 
@@ -68,6 +73,7 @@ def make_longer(
         more_steps: with a target error, the maximum.
         n_done: steps of its evaluation, if these may be fewer than in its spec.
         target_error: of the longer run, in hartree; replaces the target of `task`.
+        is_reckoned: whether `more_steps` follow from the target error.
     """
     evaluate = task.spec.evaluate
     steps = (evaluate.steps if n_done is None else n_done) + more_steps
@@ -75,8 +81,11 @@ def make_longer(
     spec = replace(task.spec, evaluate=evaluate)
     spec = load_resolved(dump_spec(spec), f"{task.run_id} with --more-steps {more_steps}")
     longer = replace(_make_task(Point(task.point, spec)), continues=task.run_id)
-    target = {} if target_error is None else {"evaluate.target_error": "resume --target-error"}
-    origins = _changed(task, {"evaluate.steps": "resume --more-steps"} | target)
+    given = {"evaluate.steps": f"resume --more-steps {more_steps}"}
+    if target_error is not None:
+        given["evaluate.target_error"] = by_target = f"resume --target-error {target_error:g}"
+        given |= {"evaluate.steps": by_target} if is_reckoned else {}
+    origins = _changed(task, given)
     return replace(longer, pool_sha256=_digest_after(task.pool_sha256, spec), origins=origins)
 
 

@@ -48,8 +48,13 @@ class Extension:
 
         if self.target_error is None:
             return make_longer(task, self.more_steps or 0, n_done=run.n_due)
-        more_steps = self._more_steps(run, self.target_error)
-        return make_longer(task, more_steps, n_done=run.n_due, target_error=self.target_error)
+        return make_longer(
+            task,
+            self._more_steps(run, self.target_error),
+            n_done=run.n_due,
+            target_error=self.target_error,
+            is_reckoned=self.more_steps is None,
+        )
 
     def _more_steps(self, run: "RunDir", target_error: float) -> int:
         """How many there may be: an error falls as one over the root of the steps."""
