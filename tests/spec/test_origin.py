@@ -63,7 +63,7 @@ def test_a_key_that_an_old_spec_lacks_is_no_default(tmp_path) -> None:
     lines = dump_spec(point.spec).splitlines()
     old = "\n".join(line for line in lines if not line.startswith("min_ess"))
     (found,) = origins(tmp_path / "old.toml", old)
-    assert found["train.min_ess"] == "as before this key existed"
+    assert found["train.min_ess"] == "not in the spec file, which is older than this key"
 
 
 def test_in_a_chain_only_the_first_point_is_pretrained_by_the_spec(tmp_path) -> None:

@@ -12,7 +12,7 @@ from vmcjob.document.text import WHOLE_TEXT
 Origins: TypeAlias = Mapping[str, str]
 """Words by names of keys, like "sampler.walkers"."""
 
-BEFORE: Final = "as before this key existed"
+BEFORE: Final = "not in the spec file, which is older than this key"
 """The origin of a key that an old spec in full does not have (`growth`)."""
 _BESIDE_TABLES: Final = {"name": "name", "seed": "seed", "seeds": "seed"}
 
