@@ -176,6 +176,7 @@ def test_the_csv_table_keeps_every_digit(results):
         (row,) = csv.DictReader(file)
     document = json.loads(results.run("aggregate", "--json").stdout)
     assert float(row["energy"]) == document["rows"][0]["energy"]
+    assert list(row)[-2:] == ["bond_force", "bond_force_error"]  # newer columns move no other
 
 
 def test_a_table_that_cannot_be_written_is_an_error_with_its_path(results):

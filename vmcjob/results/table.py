@@ -30,7 +30,9 @@ UNITS = {"variance": "hartree^2", "tau": "steps"} | dict.fromkeys(
     ),
     "hartree",
 )
-UNITS |= dict.fromkeys(("bond_force", "bond_force_error"), "hartree/bohr")
+LAST_IN_CSV = ("bond_force", "bond_force_error")
+"""Columns behind all that earlier releases have, so that a script that counts columns works on."""
+UNITS |= dict.fromkeys(LAST_IN_CSV, "hartree/bohr")
 NOT_IN_CSV = {
     "findings",
     "unsettled",
@@ -133,7 +135,8 @@ class Table:
         Lists within a cell are texts, separated by spaces.
         """
         coordinates = list(dict.fromkeys(key for row in self.rows for key in row.point))
-        names = [item.name for item in fields(Row) if item.name not in NOT_IN_CSV]
+        elsewhere = NOT_IN_CSV.union(LAST_IN_CSV)
+        names = [item.name for item in fields(Row) if item.name not in elsewhere]
         found: dict[str, list[Any]] = {
             name: [_plain(getattr(row, name)) for row in self.rows] for name in names
         }
@@ -141,6 +144,8 @@ class Table:
             found[key] = [row.point.get(key) for row in self.rows]
         for name in dict.fromkeys(name for row in self.rows for name in row.provenance):
             found[name] = [row.provenance.get(name) for row in self.rows]
+        for name in LAST_IN_CSV:
+            found[name] = [getattr(row, name) for row in self.rows]
         return found
 
     def to_dataframe(self) -> "DataFrame":
@@ -154,7 +159,8 @@ class Table:
     def to_csv(self) -> str:
         """One line per row, every digit kept; lists within a cell are separated by spaces.
 
-        A sweep's coordinates are columns of their own, behind the others.
+        A sweep's coordinates are columns of their own, behind the others. Columns that are newer
+        than the first release stand behind these.
         """
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
