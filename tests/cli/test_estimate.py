@@ -113,6 +113,24 @@ def test_without_a_like_run_nothing_is_made_up(shell: Shell) -> None:
     assert "2 runs; this is the largest\n" in done.stdout
 
 
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("--no-calibration", "--seconds", "9"), 2, "--seconds limits the calibration"),
+        (("--no-calibration", "--runs", "rusn"), 4, "rusn: there is no such directory"),
+    ],
+)
+def test_options_that_would_be_ignored_are_refused(
+    monkeypatch, tmp_path, options: tuple[str, ...], code: int, words: str
+) -> None:
+    """A misspelt runs root had no like runs, and looked like one without any."""
+    (tmp_path / "h2.toml").write_text(SPEC.format(distance=1.4, walkers=64, steps=10))
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, ["estimate", "h2.toml", *options])
+    assert (done.exit_code, done.stdout) == (code, "")
+    assert done.stderr.startswith(words)
+
+
 def make_calibration(program_bytes: int | None = 10**6, n_devices: int = 1) -> Calibration:
     """A machine with 1 GB, on which a training step takes 2 s and an evaluation step 1 s."""
     memory = {"memory_bytes": 10**9, "is_gpu": False}

@@ -11,13 +11,13 @@ from vmcjob.cli.asking import Asking, ask_for
 from vmcjob.cli.calibrate import Calibration, calibrate, hours_of, most_walkers
 from vmcjob.cli.complete import complete_specs
 from vmcjob.cli.expand import expand_options
-from vmcjob.cli.hints import suggest, typed
-from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
+from vmcjob.cli.hints import OF_ESTIMATE, SECONDS, suggest, typed
+from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, require_root, resolve_site
 from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.screen import put, put_json, say
 from vmcjob.cli.specs import read_plans
 from vmcjob.cli.text import align_facts, count, format_duration
-from vmcjob.errors import VmcJobError
+from vmcjob.errors import UsageError, VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.plan import Task
@@ -37,9 +37,13 @@ HasCalibration = Annotated[
     ),
 ]
 Limit = Annotated[
-    float,
+    float | None,
     typer.Option(
-        "--seconds", min=5, max=3600, metavar="S", help="Most seconds that the calibration takes."
+        SECONDS,
+        min=5,
+        max=3600,
+        metavar="S",
+        help=f"Most seconds that the calibration takes. [default: {LIMIT_S:g}]",
     ),
 ]
 
@@ -52,7 +56,7 @@ def estimate(
     site: SiteProfile = None,
     runs: RunsRoot = None,
     has_calibration: HasCalibration = True,
-    limit_s: Limit = LIMIT_S,
+    limit_s: Limit = None,
     as_json: AsJson = False,
 ) -> None:
     """Estimate the size, hours and memory of a spec's largest run.
@@ -65,10 +69,13 @@ def estimate(
     from vmcjob.runs.history import find_like
     from vmcjob.spec.size import measure
 
+    if limit_s is not None and not has_calibration:
+        raise UsageError(f"{SECONDS} limits the calibration; leave it or --no-calibration out")
+    require_root(runs)
     (plan,) = read_plans([spec], changes)
     task = max(plan.tasks, key=lambda one: measure(one.spec).memory_bytes)
     asking = ask_for(find_like(resolve_site(site, runs).runs, task.spec), task.spec)
-    calibration = calibrate(task.spec, limit_s) if has_calibration else Calibration()
+    calibration = calibrate(task.spec, limit_s or LIMIT_S) if has_calibration else Calibration()
     if as_json:
         put_json(_document(task, len(plan.tasks), calibration, asking))
     else:
@@ -77,8 +84,7 @@ def estimate(
             facts |= _cost_facts(task.spec, calibration, asking)
         put(f"{plan.source}: {task.run_id}")
         put(align_facts(facts | asking.facts()))
-        if limit_s == LIMIT_S:  # an option of this command alone
-            suggest(typed(command="submit -n", without=("--calibration", "--no-calibration")))
+        suggest(typed(command="submit -n", without=(*OF_ESTIMATE, SECONDS)))
     if calibration.why_not:
         say(calibration.why_not)
     if calibration.exit_code:

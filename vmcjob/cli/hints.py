@@ -12,6 +12,10 @@ if TYPE_CHECKING:
     from vmcjob.runs.status import RunStatus
 
 DRY = ("-n", "--dry-run", "--check")
+OF_PROGRAM = "--color"  # an option before the command, with a value
+OF_ESTIMATE = ("--calibration", "--no-calibration")
+SECONDS = "--seconds"  # an option of estimate with a value
+FLAGS = "nf"  # short options of commands that submit; they have no value
 
 
 def say_next(*commands: str) -> None:
@@ -33,16 +37,37 @@ def where_runs_are(site: Path | None, runs: Path | None) -> str:
 
 
 def typed(*, command: str | None = None, without: Sequence[str] = ()) -> str:
-    """The command line of this process, as another command or without some flags."""
-    first, *others = sys.argv[1:]
-    return f"{command or first} {join(word for word in others if word not in without)}"
+    """The command line of this process, as another command or without some options."""
+    first, *others = _without_value(sys.argv[1:], OF_PROGRAM)
+    if SECONDS in without:
+        others = _without_value(others, SECONDS)
+    end = others.index("--") if "--" in others else len(others)
+    kept = (_without_letters(word, without) for word in others[:end] if word not in without)
+    return f"{command or first} {join([*filter(None, kept), *others[end:]])}"
+
+
+def _without_value(words: Sequence[str], option: str) -> list[str]:
+    """The words without an option and its value, which may be one word, like --color=never."""
+    pairs = zip(words, ["", *words], strict=False)
+    is_part = ((word, option in (word, before)) for word, before in pairs)
+    return [word for word, is_its in is_part if not is_its and not word.startswith(f"{option}=")]
+
+
+def _without_letters(word: str, without: Sequence[str]) -> str:
+    """Joined short options, like -nf, without some of them; "" if none is left."""
+    if word == "-" or word.startswith("--") or not word.startswith("-"):
+        return word
+    rest = word[1:].lstrip(FLAGS)  # an option with its value may follow
+    flags = word[1 : len(word) - len(rest)]
+    kept = "".join(letter for letter in flags if f"-{letter}" not in without) + rest
+    return f"-{kept}" if kept else ""
 
 
 def after_status(rows: "Sequence[RunStatus]", options: str) -> Iterator[str]:
     """Commands for the first run that is at work, failed or stopped, and for the finished ones."""
-    going = next((row.run_id for row in rows if row.state.is_active), None)
-    failed = next((row.run_id for row in rows if row.state == "FAILED"), None)
-    stopped = next((r.run_id for r in rows if r.state in ("CANCELLED", "PREEMPTED", "DEAD")), None)
+    going = _first(row for row in rows if row.state.is_active)
+    failed = _first(row for row in rows if row.state == "FAILED")
+    stopped = _first(row for row in rows if row.state in ("CANCELLED", "PREEMPTED", "DEAD"))
     if going:
         yield f"logs -f{options} {going}"
         yield f"cancel{options} {going}"
@@ -52,6 +77,12 @@ def after_status(rows: "Sequence[RunStatus]", options: str) -> Iterator[str]:
         yield f"resume{options} {again}"
     if any(row.state == "FINISHED" for row in rows):
         yield f"aggregate{options}"
+
+
+def _first(rows: "Iterator[RunStatus]") -> str | None:
+    """The name of the first run, without the branches of a tree."""
+    row = next(rows, None)
+    return row and row.run.path.name
 
 
 def after_energies(selectors: Sequence[str], options: str) -> Iterator[str]:

@@ -59,8 +59,7 @@ def resolve_site(profile: Path | None, runs: Path | None) -> "Site":
 
 def resolve_root(profile: Path | None, runs: Path | None) -> Path:
     """The runs root that the options name; NotFoundError if it was named and does not exist."""
-    if runs is not None and not os.path.isdir(runs):
-        raise NotFoundError(f"{runs}: there is no such directory; --runs names it")
+    require_root(runs)
     place = resolve_site(profile, runs)
     root = place.runs
     if root != type(place).runs and not os.path.isdir(root):  # named by the user, not the default
@@ -68,6 +67,12 @@ def resolve_root(profile: Path | None, runs: Path | None) -> Path:
             f"{root}: there is no such directory; {_who_names_it(profile)} names it"
         )
     return root
+
+
+def require_root(runs: Path | None) -> None:
+    """NotFoundError if --runs names a directory that does not exist."""
+    if runs is not None and not os.path.isdir(runs):
+        raise NotFoundError(f"{runs}: there is no such directory; --runs names it")
 
 
 def select_runs(

@@ -125,22 +125,23 @@ def status(
                 draw(found)
                 time.sleep(WATCH_S)
                 found, errors = look()
-    _put_last(found, as_json=as_json, is_watched=watch)
+    where = where_runs_are(site, runs)
+    _put_last(found, where, as_json=as_json, is_watched=watch)
     if problems := [error for error in (jobs.error, *errors) if error is not None]:
         raise combine(problems)
     if not as_json:
-        suggest(*after_status(found, where_runs_are(site, runs)))
+        suggest(*after_status(found, where))
     choice.judge(found)
 
 
-def _put_last(found: "list[RunStatus]", *, as_json: bool, is_watched: bool) -> None:
+def _put_last(found: "list[RunStatus]", where: str, *, as_json: bool, is_watched: bool) -> None:
     """Print the rows that stay on the screen."""
     if as_json:
         put_json(_document(found), is_compact=is_watched)
     elif found:
         put_drawn(table := draw_status(found))
         _say_counts(found)
-        _say_cut(found, table)
+        _say_cut(found, table, where)
 
 
 def draw_status(found: "list[RunStatus]") -> str:
@@ -165,11 +166,11 @@ def _say_counts(found: "list[RunStatus]") -> None:
         say(", ".join(f"{number} {state.lower()}" for state, number in counts.items()), "dim")
 
 
-def _say_cut(found: "list[RunStatus]", table: str) -> None:
+def _say_cut(found: "list[RunStatus]", table: str, where: str) -> None:
     """Say where a note is in full that the terminal has no room for."""
-    cut = [row.run_id for row in found if in_one_line(row.message).strip() not in table]
+    cut = [row.run.path.name for row in found if in_one_line(row.message).strip() not in table]
     if cut and is_terminal(sys.stdout):
-        say(f"a note is cut: vmcjob show {cut[0]}", "dim")
+        say(f"a note is cut: vmcjob show{where} {cut[0]}", "dim")
 
 
 @contextmanager

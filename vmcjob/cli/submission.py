@@ -235,9 +235,10 @@ def _hint(receipt: "Receipt", options: CommandOptions) -> None:
     if options.is_dry:
         suggest(typed(without=DRY))
         return
-    going = [item.run_id for item in receipt.skipped if item.reason in ("queued", "running")]
+    states = [(item.run_id, item.reason.partition(";")[0]) for item in receipt.skipped]
+    going = [run_id for run_id, state in states if state in ("queued", "running")]
     going = [item.run_id for item in receipt.submitted] or going
-    ended = [item.run_id for item in receipt.skipped if item.reason == "finished"]
+    ended = [run_id for run_id, state in states if state == "finished"]
     if going:
         first = going[0]
         say_next(f"status -w{where}", f"logs -f{where} {first}", f"cancel{where} {first}")

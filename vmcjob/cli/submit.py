@@ -73,7 +73,7 @@ def submit(
     interrupted continues.
     """
     root = resolve_site(options.site, options.runs).runs
-    _require_no_runs(specs, root)
+    _require_no_runs(specs, root, options.where)
     plans = read_plans(specs, changes)
     for plan in plans:
         say_doubts(plan)
@@ -84,14 +84,14 @@ def submit(
     submit_plans({root: plans}, options)
 
 
-def _require_no_runs(specs: list[Path], root: Path) -> None:
+def _require_no_runs(specs: list[Path], root: Path, where: str) -> None:
     """UsageError if the name of a run stands in place of a spec."""
     from vmcjob.rundir import RunDir
 
     for path in specs:
         if RunDir(root / path.name).exists and not path.is_file():
-            name = path.name
-            raise UsageError(f"{path}: is a run, not a spec; vmcjob resume {name} goes on with it")
+            command = f"vmcjob resume{where} {path.name}"
+            raise UsageError(f"{path}: is a run, not a spec; {command} goes on with it")
 
 
 @app.command(cls=Command)

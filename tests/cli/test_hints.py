@@ -1,0 +1,68 @@
+"""The next commands to type: copied and pasted, each must do what its command said."""
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.shell import finish
+from tests.runs import make_run
+from vmcjob.cli import status
+from vmcjob.cli.hints import DRY, OF_ESTIMATE, SECONDS, after_status, typed
+from vmcjob.cli.submission import CommandOptions, _hint
+from vmcjob.cli.submit import _require_no_runs
+from vmcjob.errors import UsageError
+from vmcjob.rundir import Outcome, OutcomeRecord
+from vmcjob.runs.status import examine
+from vmcjob.scheduler import Receipt
+from vmcjob.scheduler.receipt import Skipped
+
+
+@pytest.mark.parametrize(
+    ("words", "command", "without", "hint"),
+    [
+        ("--color never validate h.toml", "estimate", (), "estimate h.toml"),
+        ("--color=never submit -n h.toml", None, DRY, "submit h.toml"),
+        ("submit -nf h.toml", None, DRY, "submit -f h.toml"),
+        ("submit -fnt 01:00:00 h.toml", None, DRY, "submit -ft 01:00:00 h.toml"),
+        ("submit -pnight -n --check h.toml", None, DRY, "submit -pnight h.toml"),
+        ("submit --dry-run -- -n.toml -n", None, DRY, "submit -- -n.toml -n"),
+        ("estimate --seconds 60 h.toml", "submit -n", (*OF_ESTIMATE, SECONDS), "submit -n h.toml"),
+        ("estimate h.toml --seconds=9", "submit -n", (*OF_ESTIMATE, SECONDS), "submit -n h.toml"),
+        ("estimate --seeds 9 h.toml", "submit -n", (SECONDS,), "submit -n --seeds 9 h.toml"),
+    ],
+)
+def test_a_command_is_repeated_without_options_of_another(
+    monkeypatch, words: str, command: str | None, without: tuple[str, ...], hint: str
+) -> None:
+    """Options of the program, joined letters and values of options stayed in the hint."""
+    monkeypatch.setattr(sys, "argv", ["vmcjob", *words.split()])
+    assert typed(command=command, without=without) == hint
+
+
+def test_a_row_of_a_tree_is_named_without_its_branch(monkeypatch, capsys, tmp_path: Path) -> None:
+    """The branch is no part of the name; the command looks where the runs are."""
+    run = make_run(tmp_path, "h2-0000000000")
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="out of luck"))
+    row = replace(examine(run), run_id="└─ h2-0000000000")
+    logs, resume = after_status([row], " --runs r")
+    assert (logs, resume) == ("logs --runs r h2-0000000000", "resume --runs r h2-0000000000")
+    monkeypatch.setattr(status, "is_terminal", lambda stream: True)
+    status._say_cut([row], "a table without the note", " --runs r")
+    assert capsys.readouterr().err == "a note is cut: vmcjob show --runs r h2-0000000000\n"
+
+
+def test_a_run_in_place_of_a_spec_is_resumed_where_it_is(tmp_path: Path) -> None:
+    make_run(tmp_path, "h2-0000000000")
+    words = "is a run, not a spec; vmcjob resume --runs r h2-0000000000 goes on with it"
+    with pytest.raises(UsageError, match=words):
+        _require_no_runs([Path("h2-0000000000")], tmp_path, " --runs r")
+
+
+def test_a_finished_run_that_took_over_keys_is_finished(capsys, tmp_path: Path) -> None:
+    """Behind the state stands which keys were taken over, and the next command was not named."""
+    run = finish(make_run(tmp_path, "h2-0000000000"))
+    skipped = Skipped(run, run.path.name, "finished; took over system.reference")
+    _hint(Receipt((), (skipped,)), CommandOptions())
+    assert "vmcjob resume h2-0000000000 --more-steps 1000\n" in capsys.readouterr().err
