@@ -85,13 +85,19 @@ def show(
     else:
         job = queue.get(run.path)
         more = {"left": _left(row, job.started_at if job else None)}
-        try:
-            more |= energy_facts(run) if has_energies else {}
-        except StoreError as error:
-            errors.append(error)
+        more |= _energies(run, errors) if has_energies else {}
         put_drawn("\n\n".join(_sections(row, record, more, errors)))
     if errors:
         raise combine(errors)
+
+
+def _energies(run: "RunDir", errors: list[VmcJobError]) -> dict[str, str]:
+    """The lines of the energies; none if the results cannot be read, which is an error."""
+    try:
+        return energy_facts(run)
+    except StoreError as error:
+        errors.append(error)
+        return {}
 
 
 def _document(

@@ -125,8 +125,7 @@ def status(
                 draw(found)
                 time.sleep(WATCH_S)
                 found, errors = look()
-    where = where_runs_are(site, runs)
-    _put_last(found, where, as_json=as_json, is_watched=watch)
+    _put_last(found, where := where_runs_are(site, runs), as_json=as_json, is_watched=watch)
     if problems := [error for error in (jobs.error, *errors) if error is not None]:
         raise combine(problems)
     if not as_json:
