@@ -145,8 +145,8 @@ def make_calibration(program_bytes: int | None = 10**6, n_devices: int = 1) -> C
 @pytest.mark.parametrize(
     ("target", "steps", "words", "hours"),
     [
-        (1e-4, 5000, "about 1 h 16 min to target_error 0.0001, by the error of like runs", True),
-        (1e-4, 2000, "extrapolated to evaluate.steps; target_error 0.0001 needs more", False),
+        (1e-4, 5000, "about 1 h 55 min to target_error 0.0001, by the error of like runs", True),
+        (1e-4, 1800, "extrapolated to evaluate.steps; target_error 0.0001 needs more", False),
         (None, 2000, "extrapolated to all steps", False),
     ],
 )
