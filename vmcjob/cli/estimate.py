@@ -161,7 +161,10 @@ def _document(
 
     size, ceiling = measure(task.spec), task.spec.evaluate.steps
     needed = asking.steps_to_target
-    is_reached = needed is not None and needed <= ceiling
+    if needed is None or needed > ceiling:
+        to_target = None
+    else:
+        to_target = hours_of(task.spec, calibration, needed)
     return {
         "schema_version": 1,
         "run_id": task.run_id,
@@ -171,7 +174,7 @@ def _document(
         "machine": calibration.machine or None,
         "phases": calibration.phases,
         "hours": hours_of(task.spec, calibration, ceiling),
-        "hours_to_target": hours_of(task.spec, calibration, needed) if is_reached else None,
+        "hours_to_target": to_target,
         "most_walkers": most_walkers(task.spec, size, calibration),
         "why_not": calibration.why_not or None,
         **asking.to_json(),

@@ -14,6 +14,7 @@ LEVELS = "▁▂▃▄▅▆▇█"
 MISSING = " "
 WIDTH = 40  # letters of a series
 SERIES = {"train": "training", "evaluate": "evaluation"}
+NO_ENERGIES = {"energies": "none: the run has no results yet"}
 
 
 def draw_sparkline(values: Sequence[float], width: int) -> str:
@@ -38,18 +39,19 @@ def energy_facts(run: "RunDir") -> dict[str, str]:
 
     StoreError if the results cannot be read; a line says so if there are none.
     """
-    from vmcjob.store import RunStore
+    from vmcjob.store import RunStore, peek
 
-    store = RunStore.open(run.store_path) if run.has_results else None
-    facts: dict[str, str] = {}
-    for phase, name in SERIES.items() if store else ():
+    if not peek.exists(run.store_path):
+        return NO_ENERGIES
+    store, facts = RunStore.open(run.store_path), {}
+    for phase, name in SERIES.items():
         values = store.series(phase, ["energy"])["energy"].tolist()  # pyright: ignore[reportArgumentType]
         parts = [_median(part) for part in _split(values, WIDTH)]
         if parts:
             ends = f"{format_energy(parts[0], None)} to {format_energy(parts[-1], None)}"
             steps = count(len(values), "step")
             facts[name] = f"{draw_sparkline(values, WIDTH)}  {ends} hartree in {steps}"
-    return facts or {"energies": "none: the run has no results yet"}
+    return facts or NO_ENERGIES
 
 
 def _split(values: Sequence[float], width: int) -> list[Sequence[float]]:
