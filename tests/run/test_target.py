@@ -20,7 +20,7 @@ from vmcjob.cli.longer import Extension
 from vmcjob.errors import SpecError, UsageError
 from vmcjob.plan import make_plan
 from vmcjob.results.table import Row, RunResult, make_table
-from vmcjob.run.target import Finding, forecast, judge, looks
+from vmcjob.run.target import Finding, end_for, forecast, judge, looks
 from vmcjob.rundir import RunDir, select
 from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.records import create_run
@@ -321,6 +321,8 @@ def test_the_end_of_an_evaluation_is_forecast_from_its_error() -> None:
     assert forecast(options, 480, 1e-4) == 679
     assert forecast(options, 5000, 1e-4) == 5431
     assert forecast(options, 480, 1e-2) == 10_000
+    lengths = [end_for(1600, 10_000), end_for(1600, 1800), end_for(300, 400), end_for(1, 600)]
+    assert lengths == [2715, None, 400, 600]  # below the first length, the ceiling alone is asked
 
 
 @pytest.mark.slow
