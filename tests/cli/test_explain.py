@@ -114,7 +114,9 @@ def test_rows_are_told_apart_by_a_key(results: Shell) -> None:
     assert row["name"] == "h2 R=1.4"
     done = results.run("aggregate", "--by", "sead")
     assert done.returncode == 2
-    assert "no run has the key 'sead'; there are seed, " in done.stderr
+    assert done.stderr == "--by: no run has the key 'sead'; did you mean 'seed'?\n"
+    done = results.run("aggregate", "--by", "color")
+    assert "no run has the key 'color'; there are seed, " in done.stderr
 
 
 @pytest.mark.slow
