@@ -149,6 +149,6 @@ def test_what_others_wrote_is_shown_and_not_obeyed(shell: Shell) -> None:
         assert "\x1b" not in done.stdout + done.stderr, call
         assert TURNED not in done.stdout + done.stderr, call
     said = shell.run("status", ESCAPE + TURNED).stderr
-    assert said == "no run matches '\\x1b[31m\\u202e' in runs\n"
+    assert said == "no run matches '\\x1b[31m\\u202e' in runs; vmcjob status lists all runs\n"
     shown = shell.run("show", "h2").stdout
     assert '# spec.toml\nname = "\\u202e"  # \\x1b[31m\n' in shown
