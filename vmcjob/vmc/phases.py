@@ -254,4 +254,6 @@ def _compare(
                 state = event.state
                 measured[name].append(event.on_devices)
                 yield event
-    return with_parameters(state, found[choose(devices.unreplicate(measured))])
+    # Each by itself: a tree of JAX would sort the candidates by name.
+    on_host = {name: devices.unreplicate(infos) for name, infos in measured.items()}
+    return with_parameters(state, found[choose(on_host)])
