@@ -38,7 +38,8 @@ def where_runs_are(site: Path | None, runs: Path | None) -> str:
 
 def typed(*, command: str | None = None, without: Sequence[str] = ()) -> str:
     """The command line of this process, as another command or without some options."""
-    first, *others = _without_value(sys.argv[1:], OF_PROGRAM)
+    words = _without_value(sys.argv[1:], OF_PROGRAM)
+    first, others = "".join(words[:1]), words[1:]
     if SECONDS in without:
         others = _without_value(others, SECONDS)
     end = others.index("--") if "--" in others else len(others)
