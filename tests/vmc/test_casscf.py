@@ -132,6 +132,7 @@ def test_electrons_outside_a_core_are_correlated_with_its_potential() -> None:
     solver: Any = mcscf.CASSCF(restricted, 4, 4)  # made on the fly: no type fits
     solver.fix_spin_(ss=2.0)
     solver.kernel()
+    assert found.casscf_energy is not None
     assert found.casscf_energy == pytest.approx(solver.e_tot, abs=1e-6)
     assert found.casscf_energy < found.energy - 1e-3
     assert found.up.shape[0] > 1
