@@ -60,6 +60,17 @@ def test_a_job_on_a_cluster_writes_few_heartbeats(tmp_path: Path) -> None:
     assert last.step == 6
 
 
+def test_a_clock_that_goes_back_silences_nobody(tmp_path: Path) -> None:
+    """The last heartbeat would stay in the future, and a dead run would look alive."""
+    run = make_run(tmp_path)
+    with HeartbeatWriter(run, pause_s=1000.0) as heartbeat:
+        for time_s in (TRAINING.time, TRAINING.time + 9000.0, TRAINING.time + 5000.0):
+            heartbeat.beat(replace(TRAINING, time=time_s))
+        last = run.read_heartbeat()
+    assert last is not None
+    assert last.time == TRAINING.time + 5000.0
+
+
 def test_the_last_word_keeps_its_time(tmp_path: Path) -> None:
     """That of a run that ended long ago, which was only looked at again."""
     run, of_before = make_run(tmp_path), replace(TRAINING, time=1.0)
