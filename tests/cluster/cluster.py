@@ -17,7 +17,7 @@ from unittest.mock import patch
 import numpy as np
 
 import vmcjob
-from vmcjob.rundir import RunDir, list_runs
+from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.runs.status import rows
 from vmcjob.scheduler import Watch
 from vmcjob.store import RunStore
@@ -308,9 +308,12 @@ class Room:
 
 
 def is_computing(run: RunDir) -> bool:
-    """Whether the worker that spoke last has done steps."""
+    """Whether the worker that spoke last has done steps that a commit keeps.
+
+    A worker that is stopped in its warm-up begins anew.
+    """
     beat = run.read_heartbeat()
-    return beat is not None and beat.steps_per_s is not None
+    return beat is not None and beat.steps_per_s is not None and beat.phase is not Activity.WARMUP
 
 
 def is_told_to_stop(run: RunDir) -> bool:
