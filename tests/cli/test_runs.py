@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import time
 from dataclasses import replace
 
@@ -18,6 +19,8 @@ from vmcjob.rundir import (
     list_runs,
 )
 from vmcjob.runs.status import State, examine, rows
+
+TITLES = ["run", "point", "seed", "state", "step", "energy", "accept", "left", "heartbeat", "note"]
 
 
 def test_status_json_has_the_promised_shape(shell):
@@ -63,6 +66,31 @@ def test_status_shows_one_aligned_line_per_run(shell):
     assert "53%  1 min 20 s" in lines[2]
     assert lines[1].index(".174476(12)") == lines[2].index(".5(3)")
     assert lines[3].endswith("the disk is full")
+
+
+def test_scripts_find_each_column_at_its_place(shell):
+    """A column that comes and goes with the runs gives a script the wrong cell."""
+    make_run(shell.runs, "h2-0000000000", created=1.0)
+    (new,) = cut(shell.run("status").stdout)
+    assert new == ["h2-0000000000", "R=1.4", "0", "new", "-", "-", "-", "-", "-", "-"]
+    running = make_run(shell.runs, "h2-1111111111", created=2.0, seed=11)
+    told = {"phase": Activity.TRAIN, "step": 3, "n_steps": 9, "energy": -1.17, "error": 0.03}
+    running.write_heartbeat(Heartbeat(**told, acceptance=0.5, eta_s=80.0, time=time.time()))
+    stopped = make_run(shell.runs, "h2-2222222222", created=3.0)
+    stopped.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="no   space\nleft"))
+    first, second, third = cut(shell.run("status").stdout)
+    assert first == new
+    begun = ["h2-1111111111", "R=1.4", "11", "running", "train 3/9", "-1.17(3)", "50%"]
+    assert [*second[:7], second[7], second[9]] == [*begun, "1 min 20 s", "-"]
+    assert [third[3], third[9]] == ["failed", "no space"]
+
+
+def cut(table: str) -> list[list[str]]:
+    """The cells below the titles, cut as the page on watching says; no line has others."""
+    titles, *lines = [re.split("  +", line) for line in table.splitlines()]
+    assert titles == TITLES
+    assert {len(line) for line in lines} == {len(titles)}
+    return lines
 
 
 def test_status_without_runs_says_so_and_prints_nothing(shell):

@@ -12,7 +12,7 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.choice import RowChoice
-from vmcjob.cli.columns import TableColumn, make_document, make_table
+from vmcjob.cli.columns import TableColumn, make_document, make_fixed_table, make_table
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.hints import after_status, suggest, where_runs_are
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
@@ -44,7 +44,9 @@ def _state(row: "RunStatus") -> Cell:
 
 
 def format_step(row: "RunStatus") -> str:
-    """The step of a run in its phase: train 20/500."""
+    """The step of a run in its phase: train 20/500. Compiling has no steps of its own."""
+    if row.phase == "compiling":
+        return row.phase
     step = f"{row.step}/{row.n_steps}" if row.n_steps else ""
     return step if row.phase in (None, "done") else f"{row.phase} {step}"
 
@@ -144,8 +146,9 @@ def _put_last(found: "list[RunStatus]", where: str, *, as_json: bool, is_watched
 
 
 def draw_status(found: "list[RunStatus]") -> str:
-    """The table of `vmcjob status`."""
-    return draw_table(*make_table(COLUMNS, found))
+    """The table of `vmcjob status`; in a pipe or a file, its columns are always the same."""
+    make = make_table if is_terminal(sys.stdout) else make_fixed_table
+    return draw_table(*make(COLUMNS, found))
 
 
 def _document(found: "list[RunStatus]") -> dict[str, Any]:  # a JSON document
