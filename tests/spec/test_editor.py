@@ -1,7 +1,7 @@
 """Editors: taplo completes keys and judges specs by our schema.
 
-`npm install --no-save @taplo/lsp` in the checkout brings the language server that editors use, and
-`pip install taplo` the command that judges files. Tests without theirs are skipped.
+`npm install --no-save @taplo/lsp` in the checkout brings the language server that editors use. The
+extra `test` brings the command that judges files. Tests without theirs are skipped.
 """
 
 import json
@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any  # documents of a protocol
@@ -18,7 +19,8 @@ import pytest
 from tests.spec.test_malformed import CATALOGUE
 from vmcjob.cli.schema import Documents, make_schema
 
-TAPLO, NODE = shutil.which("taplo"), shutil.which("node")
+NODE = shutil.which("node")
+TAPLO = shutil.which("taplo", path=Path(sys.executable).parent) or shutil.which("taplo")
 SERVER = Path(__file__).with_name("toml_server.cjs")
 SCHEMA = "vmcjob-spec.schema.json"
 SHAPE = re.compile(
