@@ -109,8 +109,13 @@ def find_profile(profile: Path | None, environ: Mapping[str, str]) -> Path | Non
         if not Path(named).exists():
             raise NotFoundError(f"{named}: no such file; $VMCJOB_SITE names it")
         return Path(named)
-    own = Path(environ.get("HOME", "/nonexistent"), ".config", "vmcjob", "site.toml")
+    own = own_profile(environ)
     return own if own.is_file() else None
+
+
+def own_profile(environ: Mapping[str, str]) -> Path:
+    """The file of the user's own profile, which need not be there."""
+    return Path(environ.get("HOME", "/nonexistent"), ".config", "vmcjob", "site.toml")
 
 
 def _read(path: Path, environ: Mapping[str, str]) -> Site:

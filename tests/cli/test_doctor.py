@@ -37,7 +37,8 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Machine:
     monkeypatch.chdir(tmp_path)
     for name, value in (("PATH", f"{tmp_path}/bin"), ("HOME", str(tmp_path))):
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("VMCJOB_SITE", raising=False)
+    for name in ("VMCJOB_SITE", "SLURM_GPUS_ON_NODE"):
+        monkeypatch.delenv(name, raising=False)
     return Machine(tmp_path)
 
 
@@ -89,17 +90,31 @@ def test_a_gpu_that_jax_does_not_see_is_a_failure(machine: Machine, monkeypatch)
     assert machine.levels()["jax"] == OK
 
 
+def test_a_job_whose_gpu_has_no_driver_is_warned(machine: Machine, monkeypatch) -> None:
+    """Without CUDA's JAX, its runs would compute on the CPU."""
+    assert machine.levels()["gpu"] == OK
+    monkeypatch.setenv("SLURM_GPUS_ON_NODE", "1")
+    assert machine.levels()["gpu"] == WARNING
+
+
 def test_a_node_is_checked_in_a_job_of_the_site(machine: Machine) -> None:
-    """The partition, the account and the profile must reach srun, and its exit code us."""
+    """The partition, the account and the profile must reach srun, and its exit code us.
+
+    A job that asks for no GPU finds none on a node that has some.
+    """
     (machine.folder / "s.toml").write_text('[slurm]\npartition = "gpu"\naccount = "chem"\n')
     assert machine.doctor("--on-node").exit_code == 5
+    machine.add("sinfo", "cpu*|1:00:00|64000|32|(null)|10\ngpu|4:00:00|512000|64|gpu:a100:4(S:0)|2")
     srun = machine.folder / "bin" / "srun"
     srun.write_text('#!/bin/sh\necho "$@" > said\nexit 1\n')
     srun.chmod(0o755)
     assert machine.doctor("--on-node", "--site", "s.toml").exit_code == 1
     said = (machine.folder / "said").read_text()
     assert "--partition=gpu --account=chem" in said
+    assert " --gpus-per-node=1 " in said
     assert said.endswith(f"-m vmcjob doctor --site {machine.folder}/s.toml\n")
+    machine.doctor("--on-node")  # in the default partition, which has no GPU
+    assert "gpu" not in (machine.folder / "said").read_text()
 
 
 QUOTAS = """Disk quotas for user me (uid 1000):

@@ -91,11 +91,19 @@ def test_a_profile_names_the_partition_with_gpus_and_the_only_account(
         program.write_text(f"#!/bin/sh\ncat <<'E'\n{answer}E\n")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    assert run("init", "--cluster").exit_code == 0
-    site = load_site(folder / "site.toml", {"HOME": "/home/me"})
+    monkeypatch.setenv("HOME", f"{folder}/me")
+    monkeypatch.delenv("VMCJOB_SITE", raising=False)
+    done = run("init", "--cluster")
+    assert done.exit_code == 0, done.output
+    own = folder / "me" / ".config" / "vmcjob" / "site.toml"
+    assert "\n  vmcjob doctor --on-node\n" in done.stderr
+    site = load_site(None, {"HOME": f"{folder}/me"})
     assert (site.slurm.partition, site.slurm.account) == ("gpu", "chem")
-    assert "cpu (default): 10 nodes, 32 CPUs" in (folder / "site.toml").read_text()
+    assert "cpu (default): 10 nodes, 32 CPUs" in own.read_text()
     assert run("init", "--cluster").exit_code == 2
+    done = run("init", "here", "--cluster")
+    assert (folder / "here" / "site.toml").read_text() == own.read_text()
+    assert "\n  vmcjob submit -n --site here/site.toml SPEC\n" in done.stderr
 
 
 def test_without_a_cluster_there_is_no_profile(folder: Path, monkeypatch) -> None:

@@ -9,7 +9,7 @@ import typer
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, SomeSelectors, select_runs
 from vmcjob.cli.screen import put_json, put_table, say
-from vmcjob.cli.text import Cell, Heading, format_size
+from vmcjob.cli.text import Cell, Heading, format_size, relative
 from vmcjob.errors import RunDirError, VmcJobError, combine
 
 if TYPE_CHECKING:
@@ -142,7 +142,7 @@ def _show(done: Sequence[Archived], is_dry: bool) -> None:
             Cell(one.what),
             Cell(str(one.n_files)),
             Cell(format_size(one.n_bytes)),
-            Cell(str(one.archive)),
+            Cell(relative(one.archive)),
         ]
         for one in done
     ]

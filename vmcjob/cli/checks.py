@@ -167,7 +167,7 @@ def check_image(image: "Image | None") -> Iterator[Check]:
 def check_gpus(image: "Image | None") -> Iterator[Check]:
     """GPUs of this machine, and whether JAX sees them where runs have it."""
     if shutil.which("nvidia-smi") is None:
-        yield Check("gpu", OK, "none here; with --on-node, a node of the cluster is asked")
+        yield _no_gpu()
         return
     listed = ask("nvidia-smi", "--list-gpus")
     gpus = [line for line in listed.stdout.splitlines() if line.startswith("GPU ")]
@@ -186,6 +186,16 @@ def check_gpus(image: "Image | None") -> Iterator[Check]:
         yield Check("jax", FAILURE, words, "pip install 'vmcjob[cuda12]'" if not image else "")
     else:
         yield Check("jax", OK, f"{where} sees {seen.stdout.strip()}")
+
+
+def _no_gpu() -> Check:
+    """A machine without NVIDIA's programs; a warning for a job that SLURM has given a GPU."""
+    if os.environ.get("SLURM_GPUS_ON_NODE"):
+        words = "SLURM gave this job a GPU, but nvidia-smi is not on PATH"
+        return Check("gpu", WARNING, words, "command -v nvidia-smi")
+    is_node = "SLURM_JOB_ID" in os.environ
+    words = "none on this node" if is_node else "none here; with --on-node, a node is asked"
+    return Check("gpu", OK, words)
 
 
 def ask(*command: str) -> subprocess.CompletedProcess[str]:

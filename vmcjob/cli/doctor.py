@@ -83,13 +83,20 @@ def _cells(check: Check) -> list[Cell]:
 
 
 def _run_on_node(site: "Site", profile: Path | None, runs: Path | None, *, as_json: bool) -> int:
-    """The exit code of the same checks in a job; its output goes to ours."""
+    """The exit code of the same checks in a job; its output goes to ours.
+
+    The job asks for a GPU where the partition has GPUs: nodes hide the GPUs of other jobs.
+    """
+    from vmcjob.scheduler import has_gpus
+
     wanted = {
         key: getattr(site.slurm, key)
         for key in ("partition", "account", "qos", "constraint", "gres", "mem")
     }
     command = ["srun", "--ntasks=1", f"--time={WALL_TIME}"]
     command += [f"--{key}={value}" for key, value in wanted.items() if value]
+    if not site.slurm.gres and has_gpus(site.slurm.partition):
+        command.append("--gpus-per-node=1")
     command += [sys.executable, "-P", "-m", "vmcjob", "doctor"]
     paths = {"--site": profile, "--runs": runs}
     command += [

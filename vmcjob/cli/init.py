@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.hints import say_next
 from vmcjob.cli.schema import Documents, make_schema
 from vmcjob.cli.screen import is_terminal, say
 from vmcjob.errors import NotFoundError, UsageError
@@ -21,7 +22,12 @@ PROFILE_NAME = "site.toml"
 DEFAULT_ATOMS = 'atoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]   # in bohr'
 
 Folder = Annotated[
-    Path, typer.Argument(metavar="[DIR]", help="Where to write; made if it is not there.")
+    Path | None,
+    typer.Argument(
+        metavar="[DIR]",
+        help="Where to write; made if it is not there. [default: this folder; for --cluster, "
+        "~/.config/vmcjob, where all commands find the profile]",
+    ),
 ]
 Xyz = Annotated[
     Path | None, typer.Option("--xyz", metavar="FILE", help="The molecule of an xyz file.")
@@ -38,7 +44,7 @@ IsCluster = Annotated[
 
 @app.command(cls=Command)
 def init(
-    folder: Folder = Path(),
+    folder: Folder = None,
     xyz: Xyz = None,
     molecule: Molecule = None,
     is_cluster: IsCluster = False,
@@ -52,6 +58,7 @@ def init(
             raise UsageError("--cluster writes no spec; leave --xyz and --molecule out")
         _write_profile(folder)
         return
+    folder = folder or Path()
     if xyz and molecule:
         raise UsageError("give one of --xyz and --molecule")
     if not (xyz or molecule) and is_terminal(sys.stdin):
@@ -91,15 +98,22 @@ def _write_spec(folder: Path, xyz: Path | None, molecule: str | None) -> None:
     say(f"wrote {path}\n\n  vmcjob validate {where}\n  vmcjob submit --follow {where}")
 
 
-def _write_profile(folder: Path) -> None:
+def _write_profile(folder: Path | None) -> None:
     """Write the profile of this cluster; SchedulerError if no cluster answers."""
     from vmcjob.scheduler import draft_profile
+    from vmcjob.site import find_profile, own_profile
 
-    path = folder / PROFILE_NAME
+    path = own_profile(os.environ) if folder is None else folder / PROFILE_NAME
     _require_new(path)
     _write(path, draft_profile(socket.gethostname().partition(".")[0]))
-    where = quote(str(path))
-    say(f"wrote {path}; look through it, then\n\n  vmcjob submit -n --site {where} SPEC")
+    site = "" if find_profile(None, os.environ) == path else f" --site {quote(str(path))}"
+    say(f"wrote {path}; look through it, then")
+    say_next(
+        f"doctor{site}",
+        f"doctor --on-node{site}",
+        "init --molecule H2O",
+        f"submit -n{site} SPEC",
+    )
 
 
 def _name(text: str) -> str:

@@ -16,7 +16,7 @@ from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
 from vmcjob.scheduler.records import require_starts
 from vmcjob.scheduler.registry import choose, register, registered
-from vmcjob.scheduler.slurm import Slurm, draft_profile
+from vmcjob.scheduler.slurm import Slurm, draft_profile, has_gpus
 from vmcjob.scheduler.submission import Draft, check, draft, submit
 from vmcjob.scheduler.takeover import take_over
 
@@ -45,6 +45,7 @@ __all__ = [
     "draft_profile",
     "find_script",
     "form_groups",
+    "has_gpus",
     "job_folders",
     "largest",
     "look",

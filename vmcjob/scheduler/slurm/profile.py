@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from vmcjob.errors import SchedulerError
 from vmcjob.scheduler.slurm import commands
+from vmcjob.scheduler.slurm.nodes import read_gres
 
 NO_GRES = ("", "(null)")
 
@@ -46,6 +47,16 @@ def _list_nodes() -> Iterator[NodeGroup]:
             name, limit, memory, cpus, gres, nodes = columns
             is_default = name.endswith("*")
             yield NodeGroup(name.rstrip("*"), is_default, limit, memory, cpus, gres, nodes)
+
+
+def has_gpus(partition: str | None) -> bool:
+    """Whether a partition, or the default one, has nodes with GPUs; no if SLURM does not say."""
+    try:
+        groups = list(_list_nodes())
+    except SchedulerError:
+        return False
+    chosen = (g for g in groups if (g.partition == partition if partition else g.is_default))
+    return any(name == "gpu" for group in chosen for name, _, _ in read_gres(group.gres))
 
 
 def _accounts() -> list[str]:
