@@ -10,7 +10,7 @@ from typing import NamedTuple
 import numpy as np
 
 from vmcjob.stats import Estimate, Walkers, standard_error
-from vmcjob.verdict.evidence import above_best_stretch, against_walkers
+from vmcjob.verdict.evidence import MAX_SHIFT, MIN_SHIFT, above_best_stretch, against_walkers
 
 CERTAIN = 3.0
 """Standard errors beyond which a difference is one."""
@@ -24,11 +24,6 @@ MIN_TAIL = 10
 """Steps that the end of a training has at least, if that is to be judged."""
 MIN_OUTLIER = 8.0
 """In robust standard deviations: what a step must be off to be called an outlier."""
-MAX_SHIFT = 0.5
-"""Error bars by which a single step may shift the mean."""
-MIN_SHIFT = 1e-5
-"""In hartree: what a single step may shift it by anyway. A wave function that is all but exact has
-local energies so narrow that one walker near a nucleus stands out."""
 SIGMA_PER_MAD = 1.4826  # of a normal distribution
 MIN_SCATTER = 0.1
 """What a series of energies varies by at least, in variances of a step's mean over walkers that are
