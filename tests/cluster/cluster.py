@@ -23,6 +23,7 @@ from vmcjob.scheduler import Watch
 from vmcjob.store import RunStore
 
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
+STAND_IN = Path(__file__).parent / "stand_in"
 NUMBER = "VMCJOB_TESTBED_NUMBER"  # the variable that says which testbed is meant
 PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
 HURRY_S = 0.5  # between looks at the queue
@@ -132,13 +133,18 @@ class Cluster:
 
 @dataclass
 class Room:
-    """Where a user types commands; `extra` is more of their environment."""
+    """Where a user types commands; `extra` is more of their environment.
+
+    Jobs calculate by the fake of tests/run/fake.py, unless the room is real or contained. The fake
+    compiles nothing, and takes 5 ms for a step, most of which it sleeps.
+    """
 
     cluster: Cluster
     cwd: Path
     extra: Mapping[str, str] = field(default_factory=dict)
     is_contained: bool = False  # images keep what they compiled where vmcjob says
     is_elsewhere: bool = False  # commands are typed on a host of another name than the nodes'
+    is_real: bool = False  # jobs calculate what users would
 
     @property
     def runs(self) -> Path:
@@ -150,9 +156,10 @@ class Room:
         kept = {k: v for k, v in os.environ.items() if not k.startswith(ours_alone)}
         if not self.is_contained:
             kept |= {name: os.environ[name] for name in COMPILED}
+        folders = [*(() if self.is_real else (STAND_IN,)), Path(vmcjob.__file__).parents[1]]
         ours = {
             "HOME": str(self.cwd),
-            "PYTHONPATH": str(Path(vmcjob.__file__).parents[1]),
+            "PYTHONPATH": os.pathsep.join(map(str, folders)),
             "JAX_PLATFORMS": "cpu",
             "OMP_NUM_THREADS": "1",
             "JAX_DISABLE_MOST_OPTIMIZATIONS": "1",  # runs of seconds: compiling takes the most

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -153,6 +154,12 @@ def room(cluster, tmp_path) -> Iterator[Room]:
     room = Room(cluster, tmp_path)
     yield room
     room.close()
+
+
+@pytest.fixture
+def real_room(room) -> Room:
+    """The same, but jobs calculate what users would."""
+    return replace(room, is_real=True)
 
 
 @pytest.fixture

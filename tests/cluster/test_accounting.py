@@ -25,7 +25,7 @@ def accounted(cluster) -> Iterator[None]:
     cluster.up()
 
 
-def submit(room: Room, seeds: int, *options: str, evaluate: int = 6_000) -> list[RunDir]:
+def submit(room: Room, seeds: int, *options: str, evaluate: int = 600) -> list[RunDir]:
     """Runs of one array, by their index in it; those that were submitted before are left out."""
     spec = room.spec(seeds=seeds, train=5, evaluate=evaluate)
     done = json.loads(room.run("submit", "--json", *options, spec))
@@ -78,7 +78,9 @@ def test_what_squeue_has_forgotten_the_accounting_remembers(room):
     )
     assert room.states() == wanted
     assert messages(room) == before
-    assert before[finished.path.name].startswith("suspect: ")  # a training of five steps
+    assert before[finished.path.name].startswith(
+        ("suspect: ", "not yet: ")
+    )  # a training of five steps
     assert before[killed.path.name].startswith("the job ended without a word of the worker")
     assert before[cancelled.path.name] == ""
 
@@ -93,7 +95,7 @@ def test_an_array_seen_from_a_login_host_is_never_doubled(room):
     room.cluster.linger(8)
     try:
         options = ("-p", "unlisted", "--mem=500M", "--max-parallel=2", "-t", "0:10:00")
-        runs = submit(room, 4, *options, evaluate=10_000_000)
+        runs = submit(room, 4, *options, evaluate=100_000)
         ids = [job_id(run) for run in runs]
         array = ids[0].partition("_")[0]
         room.cluster.call("scontrol", "update", f"JobId={array}", "JobName=renamed")

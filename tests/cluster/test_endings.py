@@ -27,7 +27,7 @@ WAYS = {
     "wall time": "00:01:00",
     "deadline": "00:03:00",
 }
-TRAIN, EVALUATE = 300, 8_000  # steps, enough to be disturbed in
+TRAIN, EVALUATE = 100, 800  # steps, enough to be disturbed in
 TOO_SHORT = "the wall time ended before a single step was done; ask for more (-t)"
 
 

@@ -23,8 +23,8 @@ def test_bringing_the_testbed_up_twice_changes_nothing(cluster: Cluster):
     assert boot[0] in cluster.call("scontrol", "show", "config")
 
 
-def test_from_submit_to_an_energy(room: Room):
-    assert_lives_a_whole_life(room)
+def test_from_submit_to_an_energy(real_room: Room):
+    assert_lives_a_whole_life(real_room)
 
 
 def has_an_energy(run: RunDir) -> bool:

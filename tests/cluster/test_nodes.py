@@ -14,7 +14,7 @@ from vmcjob.store import RunStore
 
 pytestmark = pytest.mark.timeout(3600)
 
-N_STEPS = {"train": 20, "evaluate": 1000}  # enough to be disturbed in
+N_STEPS = {"train": 20, "evaluate": 600}  # enough to be disturbed in
 # The order of sums differs, and an update multiplies what that does.
 NUMERICS = '[numerics]\ndtype = "float64"'
 NODES = f"nodes = 2\n{NUMERICS}"
@@ -62,12 +62,15 @@ def worker_of_rank(run: RunDir, rank: int) -> int:
     raise AssertionError(f"there is no worker of rank {rank}")
 
 
-def test_two_nodes_compute_what_one_does_with_as_many_devices(room, undisturbed):
+def test_two_nodes_compute_what_one_does_with_as_many_devices(real_room):
     """One update equal but for the order of sums, and then the same energy."""
-    alone = with_devices(room, 4)
+    both = with_devices(replace(real_room, cwd=real_room.cwd / "both"), 2)
+    both.run("submit", both.spec(**N_STEPS, extra=NODES))
+    alone = with_devices(real_room, 4)
     alone.run("submit", alone.spec(**N_STEPS, extra=NUMERICS))
     alone.wait_for(FINISHED=1)
-    one, two = series(alone.only_run()), series(undisturbed)
+    both.wait_for(FINISHED=1)
+    one, two = series(alone.only_run()), series(both.only_run())
     for name in ("train/energy", "train/variance", "train/grad_norm"):
         np.testing.assert_allclose(two[name][0], one[name][0], rtol=1e-10, err_msg=name)
         # Conjugate gradients end at a residual of 1e-6: a direction is the same to 1e-4.
@@ -75,9 +78,9 @@ def test_two_nodes_compute_what_one_does_with_as_many_devices(room, undisturbed)
     energies = [found["evaluate/energy"] for found in (one, two)]
     errors = [column.std() / np.sqrt(len(column) / 10) for column in energies]
     assert abs(energies[0].mean() - energies[1].mean()) < 5 * np.hypot(*errors)
-    provenance = RunStore.open(undisturbed.store_path).attrs["provenance"]
+    provenance = RunStore.open(both.only_run().store_path).attrs["provenance"]
     assert provenance["devices"] == "2 ranks of 2 × cpu"
-    assert b"rank 1 of 2 meets the others at n1:" in b"".join(undisturbed.read_log(rank=1))
+    assert b"rank 1 of 2 meets the others at n1:" in b"".join(both.only_run().read_log(rank=1))
 
 
 def test_a_killed_rank_takes_the_job_down_and_resume_goes_on(nodes, undisturbed):

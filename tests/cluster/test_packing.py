@@ -23,7 +23,7 @@ def environment(pid: int) -> dict[str, str]:
 
 
 def test_packed_runs_share_gpus_stop_and_come_back_together_and_are_cancelled_alone(room: Room):
-    spec = room.spec(seeds=4, train=50, evaluate=6000, extra="runs_per_job = 4")
+    spec = room.spec(seeds=4, train=50, evaluate=300, extra="runs_per_job = 4")
     text = (room.cwd / spec).read_text().replace("gpus = 0", "gpus = 2\ncpus = 4")
     (room.cwd / spec).write_text(text)
     done = json.loads(room.run("submit", "--json", spec))

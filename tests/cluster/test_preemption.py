@@ -43,7 +43,7 @@ def first_of(first: str, other: str) -> pytest.MarkDecorator:
     return pytest.mark.parametrize("preemption", values, indirect=True)
 
 
-def submit(room: Room, name: str, *options: str, evaluate: int = 10_000) -> Room:
+def submit(room: Room, name: str, *options: str, evaluate: int = 1_000) -> Room:
     """A room of its own with a run that computes for a while."""
     own = replace(room, cwd=room.cwd / name)
     own.cwd.mkdir()
@@ -61,7 +61,7 @@ def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     for how, name in PARTITIONS.items():
         # What is submitted again by its own job would be held once more.
         held = () if how == "by itself" else ("--extra", "hold")
-        rooms[how] = submit(room, how, *held, "-p", name, evaluate=8_000)
+        rooms[how] = submit(room, how, *held, "-p", name, evaluate=800)
     for how, own in rooms.items():
         (job_id,) = room.cluster.job_ids(own.cwd)
         if how in ("for good", "by itself"):
@@ -130,7 +130,7 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
     other = submit(room, "other")
     room.wait_until(lambda: is_computing(other.only_run()), "all is compiled")
     # What is left for the second minute is little, so that it is enough on a slow machine too.
-    short = submit(room, "short", "-t", "00:01:00", evaluate=4_000)
+    short = submit(room, "short", "-t", "00:01:00", evaluate=400)
     warned = submit(room, "warned")
     held = pause(short, warned)  # or a fast machine would be through
     (job_id,) = room.cluster.job_ids(warned.cwd)
