@@ -7,6 +7,7 @@ import os
 os.environ["OMP_NUM_THREADS"] = os.environ["OPENBLAS_NUM_THREADS"] = "1"
 
 import faulthandler
+import gc
 import signal
 import tempfile
 from collections import Counter
@@ -34,6 +35,10 @@ settle_libraries()
 # Workers compile the same programs again and again. Only they share what they compiled: a test that
 # compiles in its own process has programs of its own.
 jax.config.update("jax_enable_compilation_cache", False)
+
+# Tracing makes objects by the million. Python would look for cycles so often that tests of compiled
+# programs took a tenth longer.
+gc.set_threshold(50_000)
 
 # Most of the time goes into compiling what runs for milliseconds: LLVM may leave out its expensive
 # passes, here and in the workers that tests start. Shipped jobs compile as they do for users.

@@ -12,9 +12,18 @@ from tests.fwdlap.networks import hydrogen_chain
 from tests.fwdlap.oracles import check
 from vmcjob import fwdlap
 
+# test_ansatz.py asks for as much of the project's own networks.
+OWN = "ferminet", "psiformer"
+
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", COMPOSITES)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=pytest.mark.full_matrix if name in OWN else ())
+        for name in COMPOSITES
+    ],
+)
 def test_a_composition_agrees_with_the_hessian(name: str):
     """Rules that are right one by one must be right together, at the sizes VMC uses them."""
     check(COMPOSITES[name], jnp.asarray(np.random.default_rng(3).normal(size=(4, 3))))

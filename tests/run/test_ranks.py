@@ -111,7 +111,7 @@ def test_ranks_compute_what_one_process_does_with_as_many_devices(
 def test_no_thread_of_a_rank_that_waits_pushes_another_aside(tmp_path: Path) -> None:
     """With a core each, exchanges of two ranks would take forty times as long."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
-    first, second = start_ranks(run, 1, 1)
+    first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     policies: dict[int, int] = {}
     is_at_work = has_committed(run, "evaluate", 1)
 
@@ -214,7 +214,7 @@ def test_a_rank_without_memory_ends_the_run_where_the_others_have_enough(tmp_pat
     assert 0 < n_committed(run)["evaluate"] <= 30
 
 
-@pytest.mark.slow
+@pytest.mark.full_matrix  # to the others, a rank that was killed is silent too
 def test_a_rank_that_falls_silent_is_not_waited_for(tmp_path: Path) -> None:
     """As when its node is gone without a word, and always where collectives run on GPUs."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))

@@ -28,6 +28,20 @@ DETERMINANTS = 3
 
 every_ansatz = pytest.mark.parametrize("name", list(ANSATZE))
 full_and_blocks = pytest.mark.parametrize("full", [True, False], ids=["full", "blocks"])
+# Blocks are made of any orbitals in the same way.
+every_case = pytest.mark.parametrize(
+    ("name", "full"),
+    [pytest.param(name, True, id=f"{name}-full") for name in ANSATZE]
+    + [
+        pytest.param(
+            name,
+            False,
+            id=f"{name}-blocks",
+            marks=() if name == "slater-jastrow" else pytest.mark.full_matrix,
+        )
+        for name in ANSATZE
+    ],
+)
 
 
 class Case(NamedTuple):
@@ -65,8 +79,7 @@ def psi_without_jastrow(stacks: Stacks) -> float:
     return float(np.prod([np.linalg.det(np.asarray(stack)) for stack in stacks], axis=0).sum())
 
 
-@every_ansatz
-@full_and_blocks
+@every_case
 def test_permuting_like_spins_leaves_the_modulus_unchanged(name, full) -> None:
     """|ψ| is symmetric within a spin, Jastrow factor included."""
     _, log_psi, _, params, r = make(name, full)
@@ -75,8 +88,7 @@ def test_permuting_like_spins_leaves_the_modulus_unchanged(name, full) -> None:
 
 
 @pytest.mark.slow
-@every_ansatz
-@full_and_blocks
+@every_case
 def test_the_phase_is_the_sign_of_the_wave_function(name, full) -> None:
     """Against determinants by NumPy; and exchanging like spins turns it, as a ratio has it."""
     net, _, orbitals, params, r = make(name, full)
@@ -129,8 +141,7 @@ def test_nuclei_are_arguments_that_can_be_derived_by(name) -> None:
     assert (np.abs(by_nuclei.charges).min() > 1e-6) == (name == "slater-jastrow")
 
 
-@every_ansatz
-@full_and_blocks
+@every_case
 def test_the_sign_follows_the_parity_of_a_permutation(name, full) -> None:
     """The modulus alone would let a bosonic ansatz pass."""
     _, _, orbitals, params, r = make(name, full)
@@ -140,8 +151,7 @@ def test_the_sign_follows_the_parity_of_a_permutation(name, full) -> None:
         np.testing.assert_allclose(after, sign * before, rtol=1e-10)
 
 
-@every_ansatz
-@full_and_blocks
+@every_case
 def test_orbitals_go_with_their_electrons(name, full) -> None:
     """Exchanging like spins exchanges rows, and changes nothing else of any matrix."""
     _, _, orbitals, params, r = make(name, full)
@@ -152,8 +162,7 @@ def test_orbitals_go_with_their_electrons(name, full) -> None:
         np.testing.assert_allclose(other, np.asarray(one)[:, own], rtol=1e-10, atol=1e-13)
 
 
-@every_ansatz
-@full_and_blocks
+@every_case
 def test_exchanging_unlike_spins_changes_the_modulus(name, full) -> None:
     """Catches an ansatz that is symmetric in everything, or blind to electrons or to spin."""
     _, log_psi, _, params, r = make(name, full)
@@ -161,8 +170,7 @@ def test_exchanging_unlike_spins_changes_the_modulus(name, full) -> None:
     assert abs(log_psi(params, exchanged) - log_psi(params, r)) > 1e-3
 
 
-@every_ansatz
-@full_and_blocks
+@every_case
 @pytest.mark.parametrize(("i", "j", "vanishes"), [(0, 1, True), (3, 4, True), (0, 3, False)])
 def test_the_wave_function_vanishes_only_where_like_spins_meet(name, full, i, j, vanishes) -> None:
     """Pauli: antisymmetry puts a node where like spins meet, and none where unlike ones do."""
