@@ -28,7 +28,7 @@ from vmcjob.spec import Evaluate, parse_spec
 from vmcjob.stats import Estimate, estimate
 from vmcjob.store import RunStore
 
-N_SERIES = 500
+N_SERIES = 250
 SKEW = 1 / 8
 MakeSeries = Callable[[int, np.random.Generator, int], np.ndarray]
 N_KILLS = 5
@@ -78,7 +78,7 @@ def test_stopping_favours_neither_low_energies_nor_small_errors(
 ) -> None:
     """Two thirds of the stopped means are within one quoted error of the truth, and their mean is.
 
-    Of 500 series, coverage is known to 2.1 % and the bias to 0.045 of the error. Stopping at the
+    Of 250 series, coverage is known to 3 % and the bias to 0.064 of the error. Stopping at the
     first small error of 60, 85, 120, … steps has a coverage of 56 % with the slow mode, at 0.2.
     """
     rng = np.random.default_rng(17)
@@ -95,8 +95,8 @@ def test_stopping_favours_neither_low_energies_nor_small_errors(
                 ends[target].append((float(series[: found.step].mean()), found.error))
     for target in targets:
         means, errors = np.array(ends[target]).T
-        assert 0.64 <= np.mean(np.abs(means) < errors) <= 0.72, target
-        assert abs(np.mean(means)) < 0.1 * np.mean(errors), target
+        assert 0.62 <= np.mean(np.abs(means) < errors) <= 0.74, target
+        assert abs(np.mean(means)) < 0.14 * np.mean(errors), target
 
 
 def remembering(estimate: Callable[..., Estimate]) -> Callable[..., Estimate]:
