@@ -98,6 +98,21 @@ def test_forces_that_contradict_each_other_are_told() -> None:
     assert list(doubts({})) == []
 
 
+@pytest.mark.parametrize(("n_errors", "is_told"), [(3.3, False), (4.5, True)])
+def test_the_largest_of_many_forces_may_be_larger_by_chance(n_errors: float, is_told: bool) -> None:
+    """Three errors of any of 60 numbers would be exceeded in one right run of six."""
+    zeros = plain_series(np.zeros((2, 3, 2)))
+    wide = {
+        name: np.repeat(column, 10, axis=1) for name, column in zeros.items() if column.ndim > 1
+    }
+    half = 0.1 * np.random.default_rng(1).normal(size=(200, 20, 3, 1))
+    first = np.random.default_rng(2).permutation(np.concatenate([half, -half]))  # of mean zero
+    first[:, 7, 1] += n_errors * 0.1 / 400**0.5
+    local = np.concatenate([first, np.zeros_like(first)], axis=-1)
+    given = wide | {"force_energy": zeros["force_energy"], "force_local": local}
+    assert any("differ by" in words for words in doubts(given)) == is_told
+
+
 def test_the_force_of_a_bond_points_along_it() -> None:
     """−dE/dR is positive where nuclei are driven apart, also along x."""
     apart = np.zeros((2, 3, 2))

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
@@ -29,8 +30,9 @@ extrapolated to ε = 0."""
 WITHIN_ZONES: Final = (-1.0 / 7.0, 1.0 / 7.0, 0.0)
 """Weights of the scores for the bias at ε."""
 BY_GRADIENT: Final = (0.0, 0.0, 1.0)
-CERTAIN: Final = 3.0
-"""Standard errors beyond which two forces differ, or a force is not zero."""
+BY_CHANCE: Final = 2.7e-3
+"""Of right runs, the part that may be told that its forces contradict each other: 3 standard errors
+of a single normal number, 3.9 for the largest of 30."""
 MIN_FORCE: Final = 1e-3
 """Hartree/bohr: a smaller difference is not worth a word."""
 MIN_ERROR: Final = 1e-12
@@ -127,10 +129,11 @@ def doubts(series: Series) -> Iterator[str]:
 
 def _farthest(found: tuple[Estimate, ...]) -> str:
     """The deviation from zero with the most errors, in words; empty if all may be chance."""
+    certain = NormalDist().inv_cdf(1.0 - 0.5 * BY_CHANCE / len(found))
     sure = [
         one
         for one in found
-        if abs(one.mean) > max(MIN_FORCE, CERTAIN * one.error) and np.isfinite(one.error)
+        if abs(one.mean) > max(MIN_FORCE, certain * one.error) and np.isfinite(one.error)
     ]
     if not sure:
         return ""
