@@ -52,6 +52,7 @@ ROOMS: dict[str, set[str]] = {
     "verdict": {"stats"},
     "results": {"columns", "errors", "observables", "stats", "store", "verdict"},
     "plot": {"observables", "results", "stats", "store"},
+    "relaxation": {"errors", "observables", "plan", "rundir", "spec", "stats", "store"},
     # what a notebook opens: it reads everything and starts nothing
     "analysis": {
         *("columns", "errors", "results", "run", "rundir", "runs", "spec", "stats", "store"),
@@ -66,12 +67,12 @@ HEAVY = {
     "zarr": {"store"},
     "numpy": {
         *("store", "stats", "verdict", "results", "analysis", "plot"),
-        *("run", "vmc", "fwdlap", "observables"),
+        *("run", "vmc", "fwdlap", "observables", "relaxation"),
     },
     "submitit": {"scheduler"},
     "kfac_jax": {"vmc"},
     "optax": {"vmc"},
-    "pyscf": {"vmc", "results", "spec"},
+    "pyscf": {"vmc", "results", "spec", "relaxation"},
     "matplotlib": {"plot"},
     "xarray": {"results"},
     "pandas": {"results"},

@@ -1,12 +1,14 @@
 """The list of runs that a spec file asks for, each with its id and spec."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
 from vmcjob.spec import (
     JobSpec,
     Point,
+    Relax,
     SpecFile,
     dump_spec,
     load_resolved,
@@ -16,6 +18,10 @@ from vmcjob.spec import (
 
 # 40 bits: among a million runs of one name, two share a digest with probability 1/2
 _RUN_ID_DIGITS = 10
+GEOMETRY: Final = "geometry"
+"""Coordinate of the runs of a relaxation: the place of their geometry on its path."""
+Positions: TypeAlias = Sequence[tuple[float, float, float]]
+"""Of all nuclei, in bohr."""
 
 
 @dataclass(frozen=True)
@@ -42,6 +48,7 @@ class Plan:
     source: str
     tasks: tuple[Task, ...]
     is_whole: bool = True  # all runs of the file, not a selection
+    relax: Relax | None = None  # the only run is the first of a path
 
 
 def make_plan(spec_file: SpecFile) -> Plan:
@@ -55,7 +62,9 @@ def make_plan(spec_file: SpecFile) -> Plan:
             tasks.append(_make_link(point, origin))
         else:
             tasks.append(_make_task(point))
-    return Plan(spec_file.source, tuple(tasks))
+    if spec_file.relax is not None:
+        tasks = [replace(task, point={GEOMETRY: 0}) for task in tasks]
+    return Plan(spec_file.source, tuple(tasks), relax=spec_file.relax)
 
 
 def make_longer(
@@ -110,6 +119,29 @@ def make_trained_on(task: Task, more_training: int) -> Task:
     return replace(longer, pool_sha256=_digest_after(before, spec), origins=origins)
 
 
+def make_moved(task: Task, place: int, positions: Positions, start: str, updates: int) -> Task:
+    """The run at another geometry, which begins with the results of the run before.
+
+    Args:
+        task: the first run of a path.
+        place: the number of the geometry on the path; the first is 0.
+        positions: the nuclei.
+        start: the id of the run before.
+        updates: of the parameters.
+    """
+    spec = task.spec
+    atoms = zip(spec.system.atoms, positions, strict=True)
+    system = replace(spec.system, atoms=tuple(replace(atom, position=at) for atom, at in atoms))
+    train = replace(spec.train, steps=updates, start_from=start, follow_nuclei=True)
+    pretrain = replace(spec.pretrain, steps=0, active_space=())
+    spec = replace(spec, system=system, train=train, pretrain=pretrain)
+    spec = load_resolved(dump_spec(spec), f"{task.name} at geometry {place}")
+    keys = ("system.atoms", "train.steps", "train.start_from", "train.follow_nuclei")
+    by = dict.fromkeys((*keys, "pretrain.steps", "pretrain.active_space"), "[relax]")
+    moved = _make_task(Point({GEOMETRY: place}, spec))
+    return replace(moved, origins=_changed(task, by))
+
+
 def _changed(task: Task, origins: Mapping[str, str]) -> Mapping[str, str] | None:
     """The origins of a task's values, some of which are changed."""
     return None if task.origins is None else {**task.origins, **origins}
@@ -130,6 +162,11 @@ def _digest_after(before: str | None, spec: JobSpec) -> str | None:
     train = replace(spec.train, start_from=None)
     decides = f"{science(replace(spec, train=train))}\nafter = {before}\n"
     return hashlib.sha256(decides.encode()).hexdigest()
+
+
+def make_task(spec: JobSpec, point: Mapping[str, int | float | str]) -> Task:
+    """The run of a resolved spec."""
+    return _make_task(Point(point, spec))
 
 
 def _make_task(point: Point) -> Task:

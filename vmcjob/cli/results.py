@@ -14,6 +14,7 @@ from vmcjob.cli.energies import Difference, Unbalanced, add_up, make_energies, r
 from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
+from vmcjob.cli.geometries import document_of, paths_of, show_paths
 from vmcjob.cli.hints import after_energies, suggest, where_runs_are
 from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from vmcjob.results.explain import RowTrace
     from vmcjob.results.observed import Observation
     from vmcjob.results.table import Table
+    from vmcjob.rundir.relaxations import Relaxation
 
 Unit = Annotated[
     EnergyUnit, typer.Option("--unit", help="Of the table shown; JSON and CSV stay in hartree.")
@@ -73,6 +75,14 @@ Output = Annotated[
 ]
 
 
+Xyz = Annotated[
+    Path | None,
+    typer.Option(
+        "--xyz", metavar="FILE", help="Write the last geometry of a relaxation, in angstrom."
+    ),
+]
+
+
 @dataclass(frozen=True)
 class TableOptions:
     """What is to be in the table, and beside it."""
@@ -85,6 +95,7 @@ class TableOptions:
     processes: Processes = None
     one_slope: OneSlope = False
     unbalanced: Unbalanced = False
+    xyz: Xyz = None
 
 
 @app.command(cls=Command)
@@ -107,6 +118,7 @@ def aggregate(
     chosen = select_runs(selectors, site, runs)
     if output is not None:
         require_writable(output, chosen)
+    paths = paths_of(chosen, options.xyz)
     energies = make_energies(chosen, options.by, options.processes, one_slope=options.one_slope)
     table, found, errors = energies
     if options.explained is not None:
@@ -116,14 +128,14 @@ def aggregate(
     measured = read_observations(table, found) if options.with_observables else []
     use = read_use(chosen) if options.with_use else []
     if as_json:
-        put_json(table.to_json() | _further(options, differences, measured, use))
+        put_json(table.to_json() | _further(options, differences, measured, use, paths))
     elif output == STDOUT:
         put(table.to_csv().rstrip("\n"))
     else:
         _show(table, unit, differences)
         show_observations(measured)
-        if use:
-            show_use(use)
+        show_paths(paths)
+        show_use(use)
     for run_id, reason in () if as_json else (*table.excluded, *table.contained):
         say(f"left out: {run_id}  {reason}", "dim")
     if output not in (None, STDOUT):
@@ -140,13 +152,16 @@ def _further(
     differences: "Sequence[Difference]",
     measured: "Sequence[Observation]",
     use: Sequence[RunUse],
+    paths: "Sequence[Relaxation]",
 ) -> dict[str, Any]:  # a JSON document
-    """The parts of the JSON document that options ask for."""
+    """The parts of the JSON document that options ask for, and relaxations if there are some."""
     more: dict[str, Any] = {"differences": differences} if options.sums else {}
     if options.with_observables:
         more["observables"] = [one.to_json() for one in measured]
     if options.with_use:
         more["usage"] = [one.to_json() for one in use]
+    if paths:
+        more["relaxations"] = [document_of(path) for path in paths]
     return more
 
 

@@ -15,7 +15,7 @@ from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
 from vmcjob.cli.software import require_software
 from vmcjob.cli.text import Cell, Heading, format_point, relative
-from vmcjob.errors import IncompleteError, RunDirError, UsageError, combine
+from vmcjob.errors import IncompleteError, RunDirError, UsageError, VmcJobError, combine
 from vmcjob.resources import Request
 
 if TYPE_CHECKING:
@@ -71,6 +71,16 @@ def submit_plans(
     folders: "Mapping[Path, list[Plan]]", options: CommandOptions, *, is_restart: bool = False
 ) -> None:
     """Start the plans' runs, each in its runs root, or show what would be started."""
+    receipt, refusals = start_plans(folders, options, is_restart=is_restart)
+    look_after(receipt, options)
+    if refusals:
+        raise combine(refusals)
+
+
+def start_plans(
+    folders: "Mapping[Path, list[Plan]]", options: CommandOptions, *, is_restart: bool = False
+) -> "tuple[Receipt, list[VmcJobError]]":
+    """Start the plans' runs or show what would be started; in a dry run, also what is refused."""
     from vmcjob import scheduler
     from vmcjob.site import find_profile
 
@@ -96,9 +106,7 @@ def submit_plans(
     finally:  # report the submitted runs, even if an error stopped the rest
         if options.as_json and receipts:
             put_json(_document(_join(receipts), previews, is_dry=options.is_dry))
-    _look_after(_join(receipts), options)
-    if refusals := [refusal for jobs in previews for refusal in jobs.refusals()]:
-        raise combine(refusals)
+    return _join(receipts), [refusal for jobs in previews for refusal in jobs.refusals()]
 
 
 def _require_folder(root: Path) -> None:
@@ -167,7 +175,7 @@ def _join(receipts: "Sequence[Receipt]") -> "Receipt":
     return Receipt(submitted, skipped, launchers)
 
 
-def _look_after(receipt: "Receipt", options: CommandOptions) -> None:
+def look_after(receipt: "Receipt", options: CommandOptions) -> None:
     """Print errors; follow the runs, or say how to follow them."""
     errors = [item.error for item in receipt.skipped if item.error]
     for words in dict.fromkeys(map(str, errors)):

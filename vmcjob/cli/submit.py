@@ -13,6 +13,7 @@ from vmcjob.cli.expand import expand_options
 from vmcjob.cli.longer import Extension, MoreTraining
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
 from vmcjob.cli.overrides import SpecChanges
+from vmcjob.cli.relax import go_on_with_paths, relax
 from vmcjob.cli.specs import read_plans, say_doubts
 from vmcjob.cli.submission import CommandOptions, submit_plans
 from vmcjob.errors import UsageError
@@ -70,7 +71,8 @@ def submit(
     """Start the runs of the specs and return at once.
 
     Submitting twice is harmless: what is queued, running or finished is left alone, and what was
-    interrupted continues.
+    interrupted continues. With a table [relax], this starts the run at the next geometry of the
+    path, or with --follow one after the other.
     """
     root = resolve_site(options.site, options.runs).runs
     _require_no_runs(specs, root, options.where)
@@ -81,7 +83,10 @@ def submit(
     if after:
         chosen = select_runs(after, options.site, options.runs)
         plans = [_plan_after(plan, root, chosen) for plan in plans]
-    submit_plans({root: plans}, options)
+    if any(plan.relax for plan in plans):
+        relax(plans, root, options)
+    else:
+        submit_plans({root: plans}, options)
 
 
 def _require_no_runs(specs: list[Path], root: Path, where: str) -> None:
@@ -112,7 +117,9 @@ def resume(
     chosen = select_runs(selectors, options.site, options.runs)
     is_longer = more_steps is not None or target_error is not None
     if more_training is None and not is_longer:
-        submit_plans(plans_again(chosen), options)
+        others = go_on_with_paths(chosen, options)
+        if others or not chosen:
+            submit_plans(plans_again(others), options)
         return
     if more_training is not None and is_longer:
         raise UsageError(

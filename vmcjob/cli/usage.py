@@ -83,7 +83,9 @@ def read_use(runs: "Sequence[RunDir]") -> list[RunUse]:
 
 
 def show_use(found: Sequence[RunUse]) -> None:
-    """Print the table, and one line of advice for each spec that asks for too much."""
+    """Print the table, if there is one, and one line of advice for each spec that asks too much."""
+    if not found:
+        return
     put("")
     if not (lines := _lines(found)):
         put(UNKNOWN)

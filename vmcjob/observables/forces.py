@@ -1,6 +1,6 @@
 """Forces on nuclei as an observable; `vmc.forces` has the formulas."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, NamedTuple
@@ -113,6 +113,12 @@ def bond_force(series: Series) -> Estimate | None:
     if NUCLEI not in series or len(series[NUCLEI]) == 0 or series[NUCLEI].shape[1] != 2:
         return None
     return _Given(series).bond_force()
+
+
+def forces_along(series: Series, directions: Sequence[np.ndarray]) -> list[Estimate]:
+    """Σ_A direction_A · F_A of each direction (nucleus, xyz), by the warp; hartree/bohr."""
+    given = _Given(series)
+    return [given.along(direction, _warp) for direction in directions]
 
 
 def doubts(series: Series) -> Iterator[str]:

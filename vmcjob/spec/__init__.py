@@ -21,6 +21,7 @@ from vmcjob.spec.override import Overrides
 from vmcjob.spec.plausible import doubts_about
 from vmcjob.spec.potential import Potential
 from vmcjob.spec.read import Point, SpecFile, load_resolved, parse_spec, read_spec
+from vmcjob.spec.relax import Relax
 from vmcjob.spec.schema import spec_schema
 from vmcjob.spec.science import beside_science, science, science_keys, science_sha256
 from vmcjob.spec.size import Size, format_bytes, measure
@@ -55,6 +56,7 @@ __all__ = [
     "Point",
     "Potential",
     "Psiformer",
+    "Relax",
     "Resources",
     "Sampler",
     "Size",

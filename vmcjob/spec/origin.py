@@ -14,6 +14,8 @@ Origins: TypeAlias = Mapping[str, str]
 
 BEFORE: Final = "not in the spec file, which is older than this key"
 """The origin of a key that an old spec in full does not have (`growth`)."""
+_NO_JOB: Final = ("sweep", "relax")
+"""Tables of a spec that a job does not have."""
 _BESIDE_TABLES: Final = {"name": "name", "seed": "seed", "seeds": "seed"}
 
 
@@ -32,7 +34,7 @@ def origins_in(document: Document) -> dict[str, str]:
     for path in (*document.places, *_flagged(document)):
         if len(path) == 1 and path[0] in _BESIDE_TABLES:
             found[_BESIDE_TABLES[str(path[0])]] = origin_at(document, path)
-        elif len(path) == 2 and path[0] != "sweep":
+        elif len(path) == 2 and path[0] not in _NO_JOB:
             found[".".join(map(str, path))] = origin_at(document, path)
     return found
 
@@ -60,7 +62,7 @@ def origins_of_point(
     found = {name: known[name] for name in ("name", "seed") if name in known}
     for table, values in tables.items():
         others = atoms if table == "system" and atoms else BEFORE
-        for key in values if isinstance(values, dict) and table != "sweep" else ():
+        for key in values if isinstance(values, dict) and table not in _NO_JOB else ():
             found[f"{table}.{key}"] = known.get(f"{table}.{key}", others)
     return found
 

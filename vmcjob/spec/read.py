@@ -14,6 +14,7 @@ from vmcjob.spec.model import JobSpec
 from vmcjob.spec.origin import Origins, origins_in
 from vmcjob.spec.override import NONE, Overrides
 from vmcjob.spec.point import PointReader
+from vmcjob.spec.relax import Relax, why_not_relaxed
 from vmcjob.spec.science import science
 from vmcjob.spec.sweep import Swept, Variations, read_variations
 
@@ -37,6 +38,7 @@ class SpecFile:
     source: str
     name: str
     points: tuple[Point, ...]
+    relax: Relax | None = None
 
 
 def read_spec(path: Path | str, overrides: Overrides = NONE) -> SpecFile:
@@ -80,7 +82,16 @@ def _expand(document: Document, folder: Path) -> SpecFile:
         for point, spec in zip(readers, specs, strict=True)
         for seed in variations.seeds or (spec.seed,)
     )
-    return reader.finish(SpecFile(document.source, specs[0].name, points))
+    if variations.relax is not None:
+        _complain_of_relaxation(reader, variations.relax, [point.spec for point in points])
+    return reader.finish(SpecFile(document.source, specs[0].name, points, variations.relax))
+
+
+def _complain_of_relaxation(reader: Reader, relax: Relax, specs: list[JobSpec]) -> None:
+    """Complain about a relaxation that the jobs cannot have."""
+    for key, words in why_not_relaxed(relax, specs):
+        path = ("relax",) if key is None else ("relax", key)
+        reader.complain(path, words, at_key=key is None)
 
 
 def _with_seed(spec: JobSpec, seed: int, n_seeds: int) -> JobSpec:

@@ -21,6 +21,7 @@ from vmcjob.document import (
 )
 from vmcjob.spec.expression import names_in_braces
 from vmcjob.spec.model import PREVIOUS, JobSpec, Seed
+from vmcjob.spec.relax import Relax
 from vmcjob.spec.science import is_science
 
 Swept: TypeAlias = int | float | str
@@ -124,10 +125,11 @@ class Variations:
         "one job for each",
     ] = ()
     sweep: Annotated[Sweep, "one job for each combination of values"] = Sweep()
+    relax: Relax | None = None
 
 
 def read_variations(reader: Reader) -> Variations:
-    """Seeds and sweep as far as they are valid; too many jobs are refused at once."""
+    """Seeds, sweep and relaxation as far as they are valid; too many jobs are refused at once."""
     tables = reader.document.tables
     _refuse_too_many(reader, tables)
     results = {

@@ -1,0 +1,106 @@
+"""Commands along the path of a relaxation; runs are finished by hand."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.cli.shell import Shell, busy_slot
+from tests.relaxation.fake import MINIMUM, finish
+from tests.relaxation.test_path import SPEC
+from vmcjob.rundir import RunDir
+
+CLI_SPEC = SPEC.replace("1e-4", "2e-3\nmax_steps = 5")
+
+
+@pytest.fixture
+def relaxing(shell: Shell) -> Iterator[Shell]:
+    """A shell with the spec h2.toml, where no run begins by itself."""
+    (shell.cwd / "h2.toml").write_text(CLI_SPEC)
+    with busy_slot(shell.runs):
+        yield shell
+
+
+def submitted(shell: Shell, *command: str) -> list[str]:
+    """The runs that a command submits."""
+    done = shell.run(*command, "--json")
+    assert done.returncode == 0, done.stderr
+    return [one["run_id"] for one in json.loads(done.stdout)["submitted"]]
+
+
+def test_commands_lead_a_molecule_along_its_path_to_the_end(relaxing: Shell) -> None:
+    """One run at a time, each by submit or resume; the tree, the table and the xyz file show it.
+
+    A run that waits is not submitted twice.
+    """
+    going = submitted(relaxing, "submit", "h2.toml")
+    assert len(going) == 1
+    assert submitted(relaxing, "submit", "h2.toml") == []
+    seen = list(going)
+    for number in range(5):
+        finish(RunDir(relaxing.runs / seen[-1]))
+        command = ("submit", "h2.toml") if number % 2 else ("resume", seen[-1])
+        preview = relaxing.run(*command, "-n") if number == 0 else None
+        going = submitted(relaxing, *command)
+        if not going:
+            break
+        assert preview is None or going[0] in preview.stdout
+        seen += going
+    assert 3 <= len(seen) <= 5
+    done = relaxing.run("submit", "h2.toml")
+    assert done.returncode == 0, done.stderr
+    assert "relaxed: the largest force," in done.stdout
+    assert "is below force_tolerance = 0.002" in done.stdout
+    tree = relaxing.run("status", "--tree").stdout.splitlines()[1:]
+    assert [line.lstrip("└─ ").partition(" ")[0] for line in tree] == seen
+    table = relaxing.run("aggregate", "--xyz", "end.xyz")
+    assert "H0-H1" in table.stdout
+    path = json.loads(relaxing.run("aggregate", "--json").stdout)["relaxations"][0]
+    assert [one["run_id"] for one in path["geometries"]] == seen
+    assert path["ending"] == "below tolerance"
+    (bond,) = path["geometries"][-1]["found"]["internals"]
+    assert abs(bond["value"] - MINIMUM) < 4.0 * bond["error"]
+    again = 'name = "again"\n[system]\nxyz = "end.xyz"\n'
+    (relaxing.cwd / "again.toml").write_text(again)
+    assert relaxing.run("validate", "again.toml").returncode == 0
+
+
+def test_a_relaxation_is_submitted_alone(relaxing: Shell) -> None:
+    """Beside another spec, --follow would leave the other's runs unwatched."""
+    done = relaxing.run("submit", "h2.toml", "h.toml")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "h2.toml: has a table [relax]" in done.stderr
+    done = relaxing.run("submit", "h2.toml", "--json", "-f")
+    assert done.returncode == 2
+    assert "--follow makes several; choose one" in done.stderr
+    assert not relaxing.runs.exists() or not list(relaxing.runs.glob("h2-*"))
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("evaluate.observables=[]", 'set evaluate.observables = ["forces"]'),
+        ("relax.fixed=[0,1]", "no atom is left to move"),
+        ("relax.fixed=[7]", "there is no atom 7; expected numbers from 0 to 1"),
+        ("relax.fixed=[0,0]", "0 is already in the list"),
+        ("seeds=[0,1]", "one geometry is relaxed at a time, and the spec asks for 2 jobs"),
+        ('system.atoms=[["H",0,0,0]]', "expected at least two atoms"),
+        ("relax.max_steps=0", "expected an integer from 1"),
+        ("pretrain.basis=bfd-vdz", "its Hessian is that of Hartree-Fock"),
+    ],
+)
+def test_a_relaxation_that_cannot_be_is_refused(relaxing: Shell, change: str, words: str) -> None:
+    done = relaxing.run("submit", "h2.toml", "--set", change)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert words in done.stderr
+    assert not list(relaxing.runs.glob("h2-*"))
+
+
+def test_a_path_that_ends_too_early_is_told(relaxing: Shell) -> None:
+    """With exit code 3, and with more steps it goes on."""
+    (first,) = submitted(relaxing, "submit", "h2.toml", "--set", "relax.max_steps=1")
+    finish(RunDir(relaxing.runs / first))
+    done = relaxing.run("submit", "h2.toml", "--set", "relax.max_steps=1")
+    assert done.returncode == 3
+    assert "is left after 1 geometry; raise relax.max_steps" in done.stderr
+    assert len(submitted(relaxing, "submit", "h2.toml")) == 1

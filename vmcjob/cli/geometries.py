@@ -1,0 +1,165 @@
+"""Paths of geometries that relax, for people and for programs."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple  # Any: JSON
+
+from vmcjob.cli.columns import TableColumn, make_table
+from vmcjob.cli.screen import put, put_table, say
+from vmcjob.cli.text import count, format_energy
+from vmcjob.errors import RunDirError, UsageError
+
+if TYPE_CHECKING:
+    from vmcjob.rundir import RunDir
+    from vmcjob.rundir.relaxations import Geometry, Internal, Relaxation
+
+ANGSTROM = 0.529177210544  # bohr radius, CODATA 2022
+MAX_SHOWN = 12
+"""Largest number of distances and angles that are printed."""
+
+
+class GeometryRow(NamedTuple):
+    """A geometry of a path as a line of a table."""
+
+    place: int
+    geometry: "Geometry"
+
+
+def _largest(row: GeometryRow) -> str:
+    from vmcjob.relaxation.path import largest_force
+
+    found = row.geometry.found
+    return "" if found is None else format_energy(*largest_force(found))
+
+
+def _energy(row: GeometryRow) -> str:
+    found = row.geometry.found
+    return "" if found is None else format_energy(found.energy, found.error)
+
+
+COLUMNS: list[TableColumn[GeometryRow]] = [
+    TableColumn("geometry", lambda row: str(row.place), "right"),
+    TableColumn("run", lambda row: row.geometry.run_id, dispensable=1),
+    TableColumn("energy", _energy, "point"),
+    TableColumn("largest force", _largest, "point"),
+]
+
+
+def paths_of(chosen: "Sequence[RunDir]", xyz: Path | None = None) -> "list[Relaxation]":
+    """The paths that some runs belong to; a damaged file is told of and left out.
+
+    With a file, the last geometry of the only path is written there.
+    """
+    from vmcjob.rundir.relaxations import find_relaxations
+
+    by_root: dict[Path, list[str]] = {}
+    for run in chosen:
+        by_root.setdefault(run.path.absolute().parent, []).append(run.path.name)
+    found: list[Relaxation] = []
+    for root, ids in by_root.items():
+        try:
+            found += find_relaxations(root, ids)
+        except RunDirError as error:
+            say(f"warning: {error}")
+    if xyz is not None:
+        _write_xyz(xyz, found, chosen)
+    return found
+
+
+def say_geometry(path: "Relaxation", n_told: int) -> int:
+    """Tell of each finished geometry that was not told of; returns the number told of so far."""
+    done = [one for one in path.geometries if one.found is not None]
+    for place, one in list(enumerate(done))[n_told:]:
+        row = GeometryRow(place, one)
+        say(f"geometry {place}: {_energy(row)} hartree, largest force {_largest(row)} hartree/bohr")
+    return len(done)
+
+
+def ending_in_words(path: "Relaxation") -> str:
+    """Why the path goes no further, or that it does."""
+    from vmcjob.relaxation.path import CERTAIN, Ending, ending, largest_force
+
+    number = count(len(path.geometries), "geometry").replace("geometrys", "geometries")
+    why, found = ending(path), path.last.found
+    if why is None or found is None:
+        return f"{number} so far; the path goes on"
+    force = f"the largest force, {format_energy(*largest_force(found))} hartree/bohr,"
+    if why is Ending.BELOW_TOLERANCE:
+        return f"relaxed: {force} is below force_tolerance = {path.force_tolerance:g}"
+    if why is Ending.BELOW_ERROR:
+        return (
+            f"relaxed as far as errors tell: {force} and all others are within {CERTAIN:g} "
+            "standard errors of zero; a longer evaluation would tell more"
+        )
+    return f"not relaxed: {force} is left after {number}; raise relax.max_steps and submit again"
+
+
+def _write_xyz(file: Path, paths: "Sequence[Relaxation]", chosen: "Sequence[RunDir]") -> None:
+    """Write the last geometry of the only path; UsageError unless there is one path."""
+    from vmcjob.cli.outfile import require_folder, write_output
+    from vmcjob.cli.tablefile import refuse_folders_of_runs
+
+    if len(paths) != 1:
+        names = ", ".join(path.name for path in paths) or "none"
+        raise UsageError(f"--xyz writes the geometry of one relaxation, and here is {names}")
+    refuse_folders_of_runs(file, chosen)
+    require_folder(file)
+    (path,) = paths
+    atoms = zip(path.symbols, path.last.positions, strict=True)
+    lines = [f"{symbol:<2} {_in_angstrom(at)}" for symbol, at in atoms]
+    head = f"geometry {len(path.geometries) - 1} of {path.name}, run {path.last.run_id}, angstrom"
+    write_output(file, "\n".join([str(len(lines)), head, *lines, ""]))
+
+
+def _in_angstrom(position: tuple[float, float, float]) -> str:
+    return " ".join(f"{x * ANGSTROM:15.9f}" for x in position)
+
+
+def show_paths(paths: "Sequence[Relaxation]") -> None:
+    """Print paths below a table."""
+    for path in paths:
+        put("")
+        show_relaxation(path)
+
+
+def show_relaxation(path: "Relaxation") -> None:
+    """Print the path and the distances and angles at its end."""
+    put_table(*make_table(COLUMNS, [GeometryRow(*one) for one in enumerate(path.geometries)]))
+    put(f"{path.name}: {ending_in_words(path)}")
+    found = _last_found(path)
+    internals = found.found.internals if found and found.found else ()
+    for one in internals[:MAX_SHOWN]:
+        put(_in_words(path, one))
+    if len(internals) > MAX_SHOWN:
+        say(f"{len(internals) - MAX_SHOWN} more distances and angles are in --json", "dim")
+
+
+def _last_found(path: "Relaxation") -> "Geometry | None":
+    """The last geometry that has results."""
+    return next((one for one in reversed(path.geometries) if one.found is not None), None)
+
+
+def _in_words(path: "Relaxation", one: "Internal") -> str:
+    """A distance or an angle, where the forces of the last finished run vanish."""
+    named = "-".join(f"{path.symbols[atom]}{atom}" for atom in one.atoms)
+    if len(one.atoms) > 2:
+        return f"{named}  {format_energy(one.value, one.error)} degrees"
+    bohr = format_energy(one.value, one.error)
+    angstrom = format_energy(one.value * ANGSTROM, one.error * ANGSTROM)
+    return f"{named}  {bohr} bohr = {angstrom} angstrom"
+
+
+def document_of(path: "Relaxation") -> dict[str, Any]:
+    """A path as JSON."""
+    from dataclasses import asdict
+
+    from vmcjob.relaxation.path import ending
+
+    why = ending(path)
+    return {
+        "name": path.name,
+        "ending": why and why.value,
+        "symbols": list(path.symbols),
+        "fixed": list(path.fixed),
+        "geometries": [asdict(one) for one in path.geometries],
+    }

@@ -1,0 +1,95 @@
+"""Relaxation for `submit` and `resume`: the run at the next geometry, or one after the other."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from vmcjob.cli.geometries import say_geometry, show_relaxation
+from vmcjob.cli.screen import put_json, say
+from vmcjob.cli.submission import CommandOptions, look_after, start_plans
+from vmcjob.errors import IncompleteError, UsageError, combine
+
+if TYPE_CHECKING:
+    from vmcjob.plan import Plan, Task
+    from vmcjob.rundir import RunDir
+    from vmcjob.rundir.relaxations import Relaxation
+
+
+def relax(plans: "Sequence[Plan]", root: Path, options: CommandOptions) -> None:
+    """Go along the path of a spec with a table [relax]; UsageError with other specs beside it."""
+    from vmcjob.relaxation.path import begin
+
+    if len(plans) > 1:
+        named = next(plan.source for plan in plans if plan.relax)
+        raise UsageError(f"{named}: has a table [relax], so its runs follow; submit it by itself")
+    (plan,) = plans
+    (task,) = plan.tasks
+    if plan.relax is None:
+        raise RuntimeError("there is no relaxation in this plan")
+    _go_along(begin(task, plan.source, plan.relax, root), root, options, task)
+
+
+def go_on_with_paths(chosen: "Sequence[RunDir]", options: CommandOptions) -> "list[RunDir]":
+    """Go on with the paths that runs belong to; returns the other runs.
+
+    Runs of the same root share the paths there.
+    """
+    from vmcjob.rundir.relaxations import find_relaxations
+
+    others: list[RunDir] = []
+    by_root: dict[Path, list[RunDir]] = {}
+    for run in chosen:
+        by_root.setdefault(run.path.absolute().parent, []).append(run)
+    for root, runs in by_root.items():
+        paths = find_relaxations(root, [run.path.name for run in runs])
+        known = {run_id for path in paths for run_id in path.run_ids}
+        others += [run for run in runs if run.path.name not in known]
+        for path in paths:
+            _go_along(path, root, options)
+    return others
+
+
+def _go_along(
+    path: "Relaxation", root: Path, options: CommandOptions, first: "Task | None" = None
+) -> None:
+    """Start the run at the next geometry; with --follow, go on until the path ends."""
+    from vmcjob.relaxation.path import advance, ending, plan_of
+
+    if options.as_json and options.is_followed:
+        raise UsageError("--json shows one submission, and --follow makes several; choose one")
+    n_told = 0
+    while True:
+        path = advance(path, root)
+        if not options.as_json:
+            n_told = say_geometry(path, n_told)
+        if ending(path) is not None:
+            _end(path, root, options)
+            return
+        receipt, refusals = start_plans({root: [plan_of(path, first)]}, options)
+        if not options.is_dry:
+            path.write(root)
+        look_after(receipt, options)
+        if refusals:
+            raise combine(refusals)
+        if options.is_dry or not options.is_followed:
+            break
+    if not options.as_json and not options.is_dry:
+        place = f"geometry {len(path.geometries)} of at most {path.max_steps}"
+        again = f"vmcjob resume{options.where} {path.last.run_id}"
+        say(f"{place}; when its run has finished, {again} goes on, or with -f to the end", "dim")
+
+
+def _end(path: "Relaxation", root: Path, options: CommandOptions) -> None:
+    """Show the path; IncompleteError if it ends too early."""
+    from vmcjob.cli.geometries import document_of, ending_in_words
+    from vmcjob.relaxation.path import Ending, ending
+
+    if not options.is_dry:
+        path.write(root)
+    if options.as_json:
+        none = {"schema_version": 1, "submitted": [], "skipped": []}
+        put_json(none | {"relaxations": [document_of(path)]})
+    else:
+        show_relaxation(path)
+    if ending(path) is Ending.OUT_OF_STEPS:
+        raise IncompleteError(f"{path.name}: {ending_in_words(path)}")

@@ -1,0 +1,1 @@
+"""Relaxation: from the forces at a geometry to the next geometry."""

@@ -1,0 +1,151 @@
+"""Paths of geometries that relax: one small file per path below the runs root.
+
+The file remembers the geometries, and the results of the runs there. Without the file, the same
+path follows from the finished runs.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Collection
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any  # JSON
+
+from vmcjob.errors import RunDirError
+from vmcjob.rundir.files import read_text, replace_file
+
+FOLDER = ".relaxations"
+SCHEMA_VERSION = 1
+Vectors = tuple[tuple[float, float, float], ...]
+"""A vector of each nucleus."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Internal:
+    """A distance of two atoms, or an angle at the second of three, where the forces vanish."""
+
+    atoms: tuple[int, ...]
+    value: float  # bohr or degrees
+    error: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Found:
+    """The results of a finished run of a path."""
+
+    energy: float  # hartree
+    error: float  # hartree
+    forces: Vectors  # hartree/bohr, without the parts that move or turn the whole molecule
+    force_errors: Vectors
+    move: Vectors  # bohr, from this geometry to the next
+    internals: tuple[Internal, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Geometry:
+    """A geometry of a path, with the run there and its results."""
+
+    run_id: str
+    positions: Vectors  # bohr
+    found: Found | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Relaxation:
+    """A path of geometries, and the spec that it belongs to."""
+
+    name: str  # of the spec
+    source: str  # path of the spec file
+    spec: str  # of the first run, resolved
+    symbols: tuple[str, ...]
+    fixed: tuple[int, ...]  # numbers of atoms that stay
+    updates: int  # of the parameters at each geometry but the first
+    force_tolerance: float  # hartree/bohr
+    max_steps: int
+    geometries: tuple[Geometry, ...]
+
+    @property
+    def run_ids(self) -> tuple[str, ...]:
+        """The runs of the path, the first one first."""
+        return tuple(geometry.run_id for geometry in self.geometries)
+
+    @property
+    def last(self) -> Geometry:
+        """The last geometry."""
+        return self.geometries[-1]
+
+    def found(self, results: Found) -> "Relaxation":
+        """The path with results of the last geometry."""
+        return replace(self, geometries=(*self.geometries[:-1], replace(self.last, found=results)))
+
+    def file(self, root: Path) -> Path:
+        """The file of the path; its name tells what decides the path."""
+        decides = f"{sorted(self.fixed)} {self.updates}"
+        digest = hashlib.sha256(decides.encode()).hexdigest()[:8]
+        return root / FOLDER / f"{self.geometries[0].run_id}.{digest}.json"
+
+    def write(self, root: Path) -> None:
+        """Write the file of the path, in one step."""
+        file = self.file(root)
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunDirError(f"{file.parent}: cannot be made: {error.strerror}") from None
+        document = {"schema_version": SCHEMA_VERSION, **asdict(self)}
+        replace_file(file, json.dumps(document, indent=1) + "\n")
+
+    def recorded(self, root: Path) -> "Relaxation | None":
+        """Return the same path with the geometries of its file; None without a file."""
+        return _read(self.file(root))
+
+
+def find_relaxations(root: Path, run_ids: Collection[str]) -> list[Relaxation]:
+    """The paths that some of the runs belong to, by the names of their files."""
+    try:
+        names = sorted(name for name in os.listdir(root / FOLDER) if name.endswith(".json"))
+    except OSError:
+        return []
+    paths = (_read(root / FOLDER / name) for name in names if not name.startswith("."))
+    wanted = set(run_ids)
+    return [path for path in paths if path is not None and not wanted.isdisjoint(path.run_ids)]
+
+
+def _read(file: Path) -> Relaxation | None:
+    """The path in a file; None without a file, RunDirError for a damaged one."""
+    try:
+        document = json.loads(read_text(file))
+        if document["schema_version"] != SCHEMA_VERSION:
+            raise ValueError(f"its schema is {document['schema_version']}, not {SCHEMA_VERSION}")
+        return _relaxation(document)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as error:
+        advice = "remove it and submit the spec again: finished runs lead along the same path"
+        raise RunDirError(f"{file}: cannot be read ({error}); {advice}") from None
+
+
+def _relaxation(document: dict[str, Any]) -> Relaxation:
+    """Read a path from JSON; KeyError, TypeError or ValueError for other JSON."""
+    values = {key: value for key, value in document.items() if key != "schema_version"}
+    values["symbols"], values["fixed"] = tuple(values["symbols"]), tuple(values["fixed"])
+    values["geometries"] = tuple(map(_geometry, values["geometries"]))
+    found = Relaxation(**values)
+    if not found.geometries:
+        raise ValueError("it has no geometry")
+    return found
+
+
+def _geometry(values: dict[str, Any]) -> Geometry:
+    found = values["found"] and dict(values["found"])
+    if found:
+        for key in ("forces", "force_errors", "move"):
+            found[key] = _vectors(found[key])
+        internals = ({**one, "atoms": tuple(one["atoms"])} for one in found["internals"])
+        found["internals"] = tuple(Internal(**one) for one in internals)
+    results = Found(**found) if found else None
+    return Geometry(run_id=values["run_id"], positions=_vectors(values["positions"]), found=results)
+
+
+def _vectors(values: list[list[float]]) -> Vectors:
+    return tuple((float(x), float(y), float(z)) for x, y, z in values)
