@@ -116,8 +116,7 @@ def aggregate(
     _require_one_output(output, options, as_json)
     reactions = read_reactions("--diff", options.sums or [])
     chosen = select_runs(selectors, site, runs)
-    if output is not None:
-        require_writable(output, chosen)
+    require_writable(output, chosen)
     paths = paths_of(chosen, options.xyz)
     energies = make_energies(chosen, options.by, options.processes, one_slope=options.one_slope)
     table, found, errors = energies

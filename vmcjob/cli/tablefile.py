@@ -17,9 +17,9 @@ HEADER = b"name,runs,n_steps,energy,"  # how a table begins, whatever columns co
 BINARY = {".parquet": b"PAR1", ".nc": b"CDF"}  # other forms by suffix, and how their files begin
 
 
-def require_writable(path: Path, chosen: "Sequence[RunDir]") -> None:
+def require_writable(path: Path | None, chosen: "Sequence[RunDir]") -> None:
     """UsageError, before any work, if a table cannot or must not be written there."""
-    if path == STDOUT:
+    if path is None or path == STDOUT:
         return
     refuse_folders_of_runs(path, chosen)
     try:
