@@ -18,6 +18,11 @@ from vmcjob.spec import (
 
 # 40 bits: among a million runs of one name, two share a digest with probability 1/2
 _RUN_ID_DIGITS = 10
+KEYS_OF_TRAINING_ON: Final = (
+    *("train.steps", "train.start_from", "train.follow_nuclei"),
+    *("pretrain.steps", "pretrain.active_space"),
+)
+"""Keys of a run that begins with the results of a finished run."""
 GEOMETRY: Final = "geometry"
 """Coordinate of the runs of a relaxation: the place of their geometry on its path."""
 Positions: TypeAlias = Sequence[tuple[float, float, float]]
@@ -113,8 +118,7 @@ def make_trained_on(task: Task, more_training: int) -> Task:
     spec = load_resolved(dump_spec(spec), f"{task.run_id} with --more-training {more_training}")
     before = task.pool_sha256 or task.science_sha256
     by = f"resume --more-training {more_training}"
-    keys = ("train.steps", "train.start_from", "train.follow_nuclei", "pretrain.steps")
-    origins = _changed(task, dict.fromkeys((*keys, "pretrain.active_space"), by))
+    origins = _changed(task, dict.fromkeys(KEYS_OF_TRAINING_ON, by))
     longer = _make_task(Point(task.point, spec))
     return replace(longer, pool_sha256=_digest_after(before, spec), origins=origins)
 
@@ -136,10 +140,9 @@ def make_moved(task: Task, place: int, positions: Positions, start: str, updates
     pretrain = replace(spec.pretrain, steps=0, active_space=())
     spec = replace(spec, system=system, train=train, pretrain=pretrain)
     spec = load_resolved(dump_spec(spec), f"{task.name} at geometry {place}")
-    keys = ("system.atoms", "train.steps", "train.start_from", "train.follow_nuclei")
-    by = dict.fromkeys((*keys, "pretrain.steps", "pretrain.active_space"), "[relax]")
+    keys = (*KEYS_OF_TRAINING_ON, "system.atoms")
     moved = _make_task(Point({GEOMETRY: place}, spec))
-    return replace(moved, origins=_changed(task, by))
+    return replace(moved, origins=_changed(task, dict.fromkeys(keys, "[relax]")))
 
 
 def _changed(task: Task, origins: Mapping[str, str]) -> Mapping[str, str] | None:
