@@ -54,7 +54,7 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "before", [0, 2, 7, *(pytest.param(n, marks=pytest.mark.full_matrix) for n in (1, 6))]
+    "before", [0, 7, *(pytest.param(n, marks=pytest.mark.full_matrix) for n in (1, 2, 6))]
 )
 def test_a_commit_that_dies_between_any_two_files_leaves_no_trace(path, monkeypatch, before):
     """Readers find the commit before, and a new writer goes on as if nothing had happened.

@@ -342,9 +342,9 @@ def test_an_untrained_network_has_no_node_where_the_ground_state_has_none(
     system = System(((0.0, 0.0, 0.0), (0.0, 0.0, 1.4)), (1, 1), *n_each)
     net = ANSATZE[name](system, DETERMINANTS, full)
     walkers = 1.5 * jax.random.normal(jax.random.key(3), (1000, system.n_electrons, 3))
+    init, orbitals = jax.jit(net.init), jax.jit(jax.vmap(net.orbitals, (None, 0)))
     for seed in range(3):
-        params = jax.jit(net.init)(jax.random.key(seed), walkers[0])
-        stacks = jax.jit(jax.vmap(partial(net.orbitals, params)))(walkers)
+        stacks = orbitals(init(jax.random.key(seed), walkers[0]), walkers)
         psi = np.prod([np.linalg.det(np.asarray(stack)) for stack in stacks], axis=0).sum(axis=-1)
         distances = jnp.linalg.norm(walkers[:, :, None] - jnp.array(system.nuclei), axis=-1)
         product = DETERMINANTS * jnp.prod(jnp.sum(jnp.exp(-distances), axis=-1), axis=-1)
