@@ -14,6 +14,7 @@ from tests.run.harness import (
     finish,
     has_committed,
     make_run,
+    results,
     signal_when,
     start,
 )
@@ -54,12 +55,22 @@ def test_a_run_measures_all_observables(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_an_interrupted_run_observes_what_an_uninterrupted_one_does(tmp_path: Path) -> None:
-    """Commits and stops fall anywhere between two observations; no bit changes."""
+@pytest.mark.timeout(900)
+def test_a_killed_run_with_a_core_potential_ends_as_an_undisturbed_one(tmp_path: Path) -> None:
+    """Kills fall anywhere between two observations, in training and in evaluation; no bit changes.
+
+    Catches rotations of the potential's quadrature that depend on more than seed, step and walker.
+    """
     text = TEXT.replace(json.dumps(NAMES), '["components", "r2"]')
+    text = text.replace('["He", 0.0, 0.0, 0.0]]', '["Be", 0.0, 0.0, 0.0]]\necp = "ccecp"')
     run, other = make_run(tmp_path / "one", text), make_run(tmp_path / "two", text)
-    signal_when(start(run), signal.SIGTERM, has_committed(run, "evaluate", 5))
+    for phase in ("train", "evaluate"):
+        code = signal_when(start(run), signal.SIGKILL, has_committed(run, phase, 5))
+        assert code == -signal.SIGKILL
     for each in (run, other):
         code, log = finish(start(each))
         assert code == 0, log
-    assert_same(*(RunStore.open(each.store_path).observed() for each in (run, other)))
+    assert_same(results(run), results(other))
+    found, expected = (RunStore.open(each.store_path).observed() for each in (run, other))
+    assert {"ecp_local", "ecp_nonlocal"} < found.keys()
+    assert_same(found, expected)
