@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from vmcjob import __version__
 from vmcjob.apptainer import image
-from vmcjob.cli.software import lacks
+from vmcjob.cli.software import lacks, warn_of_versions
 from vmcjob.errors import ContainerError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.site import Containers
@@ -70,3 +71,18 @@ def test_an_image_says_which_releases_it_has(monkeypatch):
     other = replace(plan, tasks=plan_of(TEXT).tasks)
     assert lacks(other, Containers(image="/images/other.sif")) is None
     assert len(asked) == 2  # nor where no optimizer minds
+
+
+def test_an_image_of_another_release_is_named_once(monkeypatch):
+    """Its workers would refuse keys that only this release knows, after hours in a queue."""
+    releases = {"old": "0.0.1", "same": __version__}
+
+    def labels_of(path: Path) -> dict[str, str]:
+        return {"vmcjob.version.vmcjob": releases[path.stem]} if path.stem in releases else {}
+
+    monkeypatch.setattr(image, "labels_of", labels_of)
+    plans = [plan_of(TEXT), plan_of(TEXT)]
+    (words,) = warn_of_versions(plans, Containers(image="/releases/old.sif"))
+    assert words.startswith("warning: /releases/old.sif: has vmcjob 0.0.1, and this is ")
+    for silent in ("/releases/same.sif", "/releases/without-labels.sif", None):
+        assert warn_of_versions(plans, Containers(image=silent)) == []

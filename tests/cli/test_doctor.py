@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
+from vmcjob import __version__
 from vmcjob.cli.app import app
 from vmcjob.cli.checks import FAILURE, OK, WARNING
 
@@ -78,6 +79,22 @@ def test_a_cluster_that_does_not_answer_and_one_without_accounts_are_told_apart(
     assert (levels["slurm"], levels["accounting"]) == (OK, WARNING)
     machine.add("sacctmgr", "cluster|host")
     assert machine.levels()["accounting"] == OK
+
+
+def test_an_image_that_does_not_start_or_is_of_another_release_is_told(machine: Machine) -> None:
+    """Both were found out after the queue, and the second as a key that nobody had typed."""
+    (machine.folder / "s.toml").write_text('[container]\nimage = "i.sif"\n')
+    (machine.folder / "i.sif").write_text("an image")
+    for answer, code, level in (
+        (f"vmcjob {__version__}", 0, OK),
+        ("vmcjob 0.0.1", 0, WARNING),
+        ("FATAL: no namespaces", 1, FAILURE),
+    ):
+        machine.add("apptainer", answer, code)
+        assert machine.levels("--site", "s.toml")["container"] == level
+    done = machine.doctor("--site", "s.toml")
+    assert "1 failure" in done.stderr.splitlines()[-1]
+    assert "FATAL: no namespaces" in done.stdout
 
 
 def test_a_gpu_that_jax_does_not_see_is_a_failure(machine: Machine, monkeypatch) -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from vmcjob.cli.text import (
     Cell,
     Heading,
+    align_facts,
     format_duration,
     format_energy,
     format_point,
@@ -124,6 +125,36 @@ def test_on_a_narrow_terminal_the_least_important_columns_go_first(width, line):
 @given(width=st.integers(10, 100))
 def test_no_line_is_wider_than_the_terminal(width):
     assert max(map(len, table(width).splitlines())) <= width
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (28, "h2-01  51%  no space is left"),
+        (27, "h2-01  no space is left"),
+        (20, "h2-01  no space i..."),
+        (18, "h2-01"),
+    ],
+)
+def test_columns_of_less_worth_give_way_to_a_note(width, line):
+    """The cause of a failure was cut after a dozen letters, beside an acceptance of 51%."""
+    columns = [Heading("run"), Heading("is", dispensable=2), Heading("note", "note", 1)]
+    cells = [Cell("h2-01"), Cell("51%"), Cell("no space is left")]
+    shown = render_table(columns, [cells], width=width, is_coloured=False)
+    assert shown.splitlines()[1] == line
+
+
+def test_facts_go_on_in_their_column():
+    """A long value began anew at the left edge, as if it were another fact."""
+    facts = {"run": "h2", "to ask for": "nothing is known of it", "left": ""}
+    assert align_facts(facts).splitlines() == [
+        "run         h2",
+        "to ask for  nothing is known of it",
+    ]
+    assert align_facts(facts, 25).splitlines()[1:] == [
+        "to ask for  nothing is",
+        "            known of it",
+    ]
 
 
 def test_columns_without_content_are_left_out():

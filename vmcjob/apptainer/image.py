@@ -101,11 +101,11 @@ def verify(image: Image, *, is_tested: bool = True) -> str:
         line = ("apptainer", "test", "--cleanenv", "--no-home", *image.options, str(image.path))
         if code := _run(line, host_environment(os.environ)):
             words = f"{image.path}: its own test ended with exit code {code}"
-            raise ContainerError(f"{words}{_advise_userns(image)}")
+            raise ContainerError(f"{words}{advise_userns(image)}")
     return found
 
 
-def _advise_userns(image: Image) -> str:
+def advise_userns(image: Image) -> str:
     """What helps a root who may not raise limits, which Apptainer does for root; else nothing."""
     if USERNS in image.options or os.geteuid() != 0 or _has_capability(CAP_SYS_RESOURCE):
         return ""

@@ -11,10 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Final
 
 from vmcjob.cli.text import format_size
 from vmcjob.errors import ContainerError
+from vmcjob.version import __version__
 
 if TYPE_CHECKING:
     from vmcjob.apptainer.container import Image
@@ -120,7 +122,9 @@ def check_slurm(site: "Site") -> Iterator[Check]:
     done = ask("sinfo", "--version")
     answers = ask("sinfo", "--noheader", "--format=%P")
     if answers.returncode:
-        yield Check("slurm", FAILURE, f"sinfo: {_last(answers)}", "scontrol ping")
+        yield Check(
+            "slurm", FAILURE, f"sinfo: {_last(answers).removeprefix('sinfo: ')}", "scontrol ping"
+        )
         return
     partitions = ", ".join(dict.fromkeys(answers.stdout.split()))
     yield Check("slurm", OK, f"{done.stdout.strip()}; partitions: {partitions}")
@@ -162,6 +166,24 @@ def check_image(image: "Image | None") -> Iterator[Check]:
         return
     pin = "as pinned" if image.pinned else "not pinned"
     yield Check("image", OK, f"{image.path}: sha256 {found[:12]}…, {pin}")
+    if shutil.which("apptainer") is not None:
+        yield _check_start(image)
+
+
+def _check_start(image: "Image") -> Check:
+    """Whether the image starts here, and has this release of vmcjob."""
+    from vmcjob.apptainer.image import advise_userns
+
+    options = ("--cleanenv", "--no-home", *image.options)
+    done = ask("apptainer", "exec", *options, str(image.path), "vmcjob", "--version")
+    if done.returncode:
+        words = f"does not start: {_last(done)}{advise_userns(image)}"
+        return Check("container", FAILURE, words, "vmcjob image verify")
+    said = done.stdout.strip()
+    if said != f"vmcjob {__version__}":
+        words = f"starts, but has {said}, and this is vmcjob {__version__}"
+        return Check("container", WARNING, words, f"vmcjob image build {quote(str(image.path))}")
+    return Check("container", OK, f"starts, with {said}")
 
 
 def check_gpus(image: "Image | None") -> Iterator[Check]:

@@ -14,15 +14,15 @@ from vmcjob.cli.app import Command, app
 from vmcjob.cli.checks import FAILURE, OK, WARNING, Check
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.quota import check_quota
-from vmcjob.cli.screen import put_json, put_table, say
-from vmcjob.cli.text import Cell, Heading
+from vmcjob.cli.screen import n_columns, put_drawn, put_json, say, shows_colour
+from vmcjob.cli.text import GAP, count, make_visible, paint, wrap
 from vmcjob.errors import SchedulerError, VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.site import Site
 
 STYLES = {OK: "green", WARNING: "yellow", FAILURE: "red"}
-COLUMNS = [Heading("check"), Heading("result"), Heading("found", "note"), Heading("next command")]
+TITLES = "check", "result", "found"
 WALL_TIME = "00:10:00"
 
 IsOnNode = Annotated[
@@ -54,9 +54,9 @@ def doctor(
     if as_json:
         put_json({"schema_version": 1, "checks": [asdict(check) for check in found]})
     else:
-        put_table(COLUMNS, [_cells(check) for check in found])
+        put_drawn("\n".join(_draw(found)))
         counts = {level: sum(check.level == level for check in found) for level in STYLES}
-        say(", ".join(f"{number} {level}" for level, number in counts.items() if number), "dim")
+        say(", ".join(_count(number, level) for level, number in counts.items() if number), "dim")
     if any(check.level == FAILURE for check in found):
         raise typer.Exit(VmcJobError.exit_code)
 
@@ -77,9 +77,33 @@ def _examine(site: "Site") -> Iterator[Check]:
     yield from checks.check_gpus(image)
 
 
-def _cells(check: Check) -> list[Cell]:
-    level = Cell(check.level, STYLES[check.level])
-    return [Cell(check.name), level, Cell(check.found), Cell(check.command, "cyan")]
+def _count(number: int, level: str) -> str:
+    """The number of checks of a level: 9 ok, 2 warnings, 1 failure."""
+    return f"{number} {level}" if level == OK else count(number, level)
+
+
+def _draw(found: list[Check]) -> Iterator[str]:
+    """A line for each check, as long as the terminal is wide, and below it the next command."""
+    names = max(len(check.name) for check in found)
+    levels = max(map(len, (*STYLES, TITLES[1])))
+    indent, width, is_coloured = (
+        names + levels + 2 * len(GAP),
+        n_columns(),
+        shows_colour(sys.stdout),
+    )
+
+    def in_style(text: str, style: str) -> str:
+        return paint(text, style) if is_coloured else text
+
+    name, level, words = TITLES
+    yield in_style(f"{name:<{names}}{GAP}{level:<{levels}}{GAP}{words}", "dim")
+    for check in found:
+        level = in_style(f"{check.level:<{levels}}", STYLES[check.level])
+        words = make_visible(check.found)
+        words = words if width is None else wrap(words, width, indent)
+        yield f"{check.name:<{names}}{GAP}{level}{GAP}{words}"
+        if check.command:
+            yield " " * indent + in_style(f"$ {check.command}", "cyan")
 
 
 def _run_on_node(site: "Site", profile: Path | None, runs: Path | None, *, as_json: bool) -> int:

@@ -14,7 +14,7 @@ from vmcjob.cli.expand import expand_options
 from vmcjob.cli.hints import OF_ESTIMATE, SECONDS, suggest, typed
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, require_root, resolve_site
 from vmcjob.cli.overrides import SpecChanges
-from vmcjob.cli.screen import put, put_json, say
+from vmcjob.cli.screen import n_columns, put, put_json, say
 from vmcjob.cli.specs import read_plans
 from vmcjob.cli.text import align_facts, count, format_duration
 from vmcjob.errors import UsageError, VmcJobError
@@ -83,7 +83,7 @@ def estimate(
         if calibration.phases:
             facts |= _cost_facts(task.spec, calibration, asking)
         put(f"{plan.source}: {task.run_id}")
-        put(align_facts(facts | asking.facts()))
+        put(align_facts(facts | asking.facts(), n_columns()))
         suggest(typed(command="submit -n", without=(*OF_ESTIMATE, SECONDS)))
     if calibration.why_not:
         say(calibration.why_not)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from vmcjob.cli.screen import can_redraw, say, shows_colour
+from vmcjob.cli.status import format_step
 from vmcjob.cli.text import GAP, format_duration, format_energy
 from vmcjob.rundir import RunDir
 from vmcjob.runs.status import RunStatus, State, examine
@@ -62,7 +63,7 @@ def describe(row: RunStatus) -> list[str]:
     if not row.n_steps:
         return [row.phase or ""]
     parts = [
-        f"{row.phase} {row.step}/{row.n_steps}",
+        format_step(row),
         format_energy(row.energy, row.error),
         "" if row.eta_s is None else f"{format_duration(row.eta_s)} left",
         "" if row.acceptance is None else f"accept {row.acceptance:.0%}",

@@ -59,8 +59,12 @@ def put_table(columns: list[Heading], rows: list[list[Cell]]) -> None:
 
 def draw_table(columns: list[Heading], rows: list[list[Cell]]) -> str:
     """The text of a table for standard output."""
-    width = shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
-    return render_table(columns, rows, width=width, is_coloured=shows_colour(sys.stdout))
+    return render_table(columns, rows, width=n_columns(), is_coloured=shows_colour(sys.stdout))
+
+
+def n_columns() -> int | None:
+    """The width of the terminal of standard output; None for a file, which gets everything."""
+    return shutil.get_terminal_size().columns if is_terminal(sys.stdout) else None
 
 
 def say(text: str, style: str = "") -> None:

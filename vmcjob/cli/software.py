@@ -1,4 +1,4 @@
-"""What validate and submit say of releases on which a spec's optimizer does not run."""
+"""Messages of validate and submit about releases that do not fit a spec or an image."""
 
 from collections.abc import Sequence
 from functools import cache
@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmcjob.errors import ContainerError, UsageError
+from vmcjob.version import __version__
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan
@@ -32,6 +33,25 @@ def require_software(plans: "Sequence[Plan]", containers: "Containers | None") -
     """UsageError if a run cannot run where jobs run; see `lacks`."""
     if found := [words for plan in plans if (words := lacks(plan, containers))]:
         raise UsageError("\n".join(found))
+
+
+def warn_of_versions(plans: "Sequence[Plan]", containers: "Containers") -> list[str]:
+    """A warning for each image whose vmcjob is another release than this one.
+
+    A worker refuses keys of a spec that its release does not know, after hours in a queue.
+    """
+    from vmcjob.apptainer.container import find_image
+
+    specs = [task.spec for plan in plans for task in plan.tasks]
+    found = (find_image(spec.container, containers) for spec in specs)
+    paths = list(dict.fromkeys(image.path for image in found if image is not None))
+    releases = {path: _versions_in(path).get("vmcjob", __version__) for path in paths}
+    return [
+        f"warning: {path}: has vmcjob {release}, and this is {__version__}; "
+        "vmcjob image build makes an image of this release"
+        for path, release in releases.items()
+        if release != __version__
+    ]
 
 
 def _versions(spec: "JobSpec", containers: "Containers | None") -> "Versions":

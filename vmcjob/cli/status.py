@@ -61,7 +61,7 @@ def _has_several_seeds(rows: "Sequence[RunStatus]") -> bool:
 
 COLUMNS: "list[TableColumn[RunStatus]]" = [
     TableColumn("run", lambda row: row.run_id, names=("run_id", "name")),
-    TableColumn("point", lambda row: format_point(row.point), dispensable=4, names=("point",)),
+    TableColumn("point", lambda row: format_point(row.point), dispensable=2, names=("point",)),
     TableColumn(
         *("seed", lambda row: str(row.seed), "right"),
         dispensable=7,
@@ -76,7 +76,7 @@ COLUMNS: "list[TableColumn[RunStatus]]" = [
     ),
     TableColumn("accept", _acceptance, "right", dispensable=6, names=("acceptance", "steps_per_s")),
     TableColumn(
-        "left", lambda row: format_duration(row.eta_s), "right", dispensable=2, names=("eta_s",)
+        "left", lambda row: format_duration(row.eta_s), "right", dispensable=3, names=("eta_s",)
     ),
     TableColumn(
         *("heartbeat", lambda row: Cell(format_duration(row.heartbeat_age_s), "dim"), "right"),
@@ -84,7 +84,7 @@ COLUMNS: "list[TableColumn[RunStatus]]" = [
         names=("heartbeat_age_s",),
     ),
     TableColumn(
-        "note", lambda row: Cell(row.message, "dim"), "note", dispensable=3, names=("message",)
+        "note", lambda row: Cell(row.message, "dim"), "note", dispensable=4, names=("message",)
     ),
     TableColumn(names=("job_id",)),
 ]

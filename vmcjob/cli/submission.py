@@ -13,7 +13,7 @@ from vmcjob.cli.hints import DRY, say_next, suggest, typed, where_runs_are
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
 from vmcjob.cli.screen import put_drawn, put_json, put_table, say
-from vmcjob.cli.software import require_software
+from vmcjob.cli.software import require_software, warn_of_versions
 from vmcjob.cli.text import Cell, Heading, format_point, relative
 from vmcjob.errors import IncompleteError, RunDirError, UsageError, VmcJobError, combine
 from vmcjob.resources import Request
@@ -135,7 +135,10 @@ def _start(
         why = "the runs stay on this machine" if is_here else "goes with -n, which writes nothing"
         raise UsageError(f"--check asks a cluster what it would do: {why}")
     backend.require(wanted.absolute(), plans)
-    require_software(plans, None if backend.name == LOCAL else wanted.site.container)
+    containers = None if backend.name == LOCAL else wanted.site.container
+    require_software(plans, containers)
+    for words in warn_of_versions(plans, containers) if containers else ():
+        say(words)
     where, *unheeded = backend.announce(wanted, plans)
     say(where)
     if (command := wanted.site.notify) and (problem := why_not_found(command)):

@@ -1,6 +1,7 @@
 """Formatting of numbers and tables: pure functions from values to text."""
 
 import math
+import textwrap
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from vmcjob.results.units import format_energy as format_energy
 
 GAP = "  "
 NOTE_WIDTH = 12  # a note that could show less is not worth its column
+READABLE_WIDTH = 30  # columns of less worth than a note give way until it shows so much
 RESET = "\x1b[0m"
 STYLES = {
     "": "",
@@ -60,11 +62,23 @@ def format_point(point: Mapping[str, object]) -> str:
     return " ".join(f"{key}={value}" for key, value in point.items())
 
 
-def align_facts(facts: Mapping[str, str]) -> str:
-    """One line per known fact: its name, then its value in an aligned column."""
+def align_facts(facts: Mapping[str, str], n_columns: int | None = None) -> str:
+    """One line per known fact: its name, then its value in an aligned column.
+
+    With `n_columns`, a longer value goes on in further lines of its column.
+    """
     known = {name: value for name, value in facts.items() if value}
     width = max(map(len, known), default=0)
-    return "\n".join(f"{name:<{width}}  {value}" for name, value in known.items())
+    if n_columns is not None:
+        known = {name: wrap(value, n_columns, width + len(GAP)) for name, value in known.items()}
+    return "\n".join(f"{name:<{width}}{GAP}{value}" for name, value in known.items())
+
+
+def wrap(text: str, n_columns: int, indent: int) -> str:
+    """A text in lines of a column that begins at `indent`; no word is broken."""
+    room = max(n_columns - indent, NOTE_WIDTH)
+    lines = textwrap.wrap(text, room, break_long_words=False, break_on_hyphens=False)
+    return f"\n{' ' * indent}".join(lines)
 
 
 def count(number: int, noun: str) -> str:
@@ -165,14 +179,22 @@ def _choose_columns(
     """The columns with content, without the least important ones if the width is small."""
     shown = [n for n, (_, *cells) in enumerate(texts) if not cells or any(map(str.strip, cells))]
 
-    def needs(n: int) -> int:
-        return NOTE_WIDTH if columns[n].align == "note" else len(texts[n][0])
+    def is_too_wide(note_width: int) -> bool:
+        needs = [
+            min(note_width, max(map(len, texts[n])))
+            if columns[n].align == "note"
+            else len(texts[n][0])
+            for n in shown
+        ]
+        return width is not None and sum(needs) + len(GAP) * (len(needs) - 1) > width
 
-    while width is not None and sum(needs(n) + len(GAP) for n in shown) - len(GAP) > width:
-        last = max(shown, key=lambda n: columns[n].dispensable)
-        if columns[last].dispensable == 0:
-            break
-        shown.remove(last)
+    worth = next((columns[n].dispensable for n in shown if columns[n].align == "note"), 0)
+    for note_width, least in ((READABLE_WIDTH, worth), (NOTE_WIDTH, 0)):
+        while is_too_wide(note_width):
+            last = max(shown, key=lambda n: columns[n].dispensable)
+            if columns[last].dispensable <= least:
+                break
+            shown.remove(last)
     return shown
 
 
