@@ -1,5 +1,6 @@
 """Pictures of any run that there may be: whole, broken, too short, or one of many."""
 
+from itertools import combinations
 from pathlib import Path
 from typing import Any, cast
 
@@ -265,3 +266,26 @@ def test_histograms_are_drawn_per_bohr_without_their_endless_bins() -> None:
 
 def test_numbers_alone_have_a_picture_too(tmp_path: Path) -> None:
     save(draw_observables("h2", {}, ["s2 = 0.000(1)"]), tmp_path / "s2.png")
+
+
+LINES = {
+    "short": "dipole moment, with control variates[z] = -2.31(3) e bohr",
+    "long": "sum of the forces on all nuclei, by the gradient alone[x] = -0.0003(40) hartree/bohr",
+}
+
+
+@pytest.mark.parametrize("length", LINES)
+def test_long_words_leave_the_panels_and_each_other_alone(length: str) -> None:
+    """Forces have long names: they overlapped, left the page and made all panels narrow."""
+    found = {name: counts(name, (0.5, 1.0)) for name in ("first", "second", "third")}
+    figure = draw_observables("h2", found, [LINES[length]] * 3)
+    figure.canvas.draw()
+    assert [axes.get_position().width > 0.3 for axes in figure.axes if axes.axison] == [True] * 3
+    words = [text for text in figure.texts if LINES[length] in text.get_text()]
+    assert len(words) == {"short": 2, "long": 1}[length]
+    boxes = [text.get_window_extent() for text in words]
+    assert all(box.x1 <= figure.bbox.width for box in boxes)
+    assert all(box.y0 >= 0.0 for box in boxes)
+    panels = [axes.get_tightbbox() for axes in figure.axes if axes.axison]
+    boxes += [box for box in panels if box is not None]
+    assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))

@@ -10,6 +10,8 @@ from vmcjob.observables import Quantity
 from vmcjob.plot.style import COLOURS, PAGE, new_figure, our_style
 
 CURVE_HEIGHT, TEXT_HEIGHT = 1.7, 0.14  # inches, of a row of curves and of a line of text
+MARGIN = 0.06  # of the page, left of a line of text
+LINE_LENGTH = 58  # letters of a line of text that fit half of the page
 MIN_SHOWN = 2e-3
 """Of the largest value: an axis ends where a curve stays below."""
 
@@ -17,7 +19,7 @@ MIN_SHOWN = 2e-3
 def draw_observables(
     label: str, quantities: Mapping[str, Quantity], numbers: Sequence[str]
 ) -> Figure:
-    """A panel for each histogram, and the numbers in words below.
+    """A panel for each histogram, and the numbers in words below, in two columns if they fit.
 
     Args:
         label: of the run.
@@ -25,19 +27,23 @@ def draw_observables(
         numbers: the others, a line each.
     """
     curves = [one for one in quantities.values() if is_curve(one)]
-    n_rows, n_lines = -(-len(curves) // 2), -(-len(numbers) // 2)
-    heights = [CURVE_HEIGHT] * n_rows + ([TEXT_HEIGHT * n_lines + 0.1] if numbers else [])
+    n_columns = 2 if all(len(line) <= LINE_LENGTH for line in numbers) else 1
+    n_rows, n_lines = -(-len(curves) // 2), -(-len(numbers) // n_columns)
+    words_height = TEXT_HEIGHT * n_lines + 0.1 if numbers else 0.0
+    height = 0.3 + CURVE_HEIGHT * n_rows + words_height
     with our_style():
-        figure = new_figure(PAGE, 0.3 + sum(heights))
+        figure = new_figure(PAGE, height)
         figure.suptitle(label, fontsize=9.0)
-        panels = figure.subplots(len(heights), 2, squeeze=False, height_ratios=heights)
-        for axes in panels.flat[len(curves) :]:
-            axes.set_axis_off()
-        for axes, quantity in zip(panels.flat, curves, strict=False):
+        if layout := figure.get_layout_engine():  # panels leave the words their room
+            layout.set(rect=(0.0, words_height / height, 1.0, 1.0 - words_height / height))
+        panels = list(figure.subplots(n_rows, 2, squeeze=False).flat) if curves else []
+        for axes, quantity in zip(panels, curves, strict=False):
             draw_histogram(axes, quantity)
-        for axes, lines in zip(panels[-1], (numbers[:n_lines], numbers[n_lines:]), strict=True):
-            if lines:
-                axes.text(0.0, 1.0, "\n".join(lines), va="top", fontsize=7.0)
+        for axes in panels[len(curves) :]:
+            axes.set_axis_off()
+        for column, lines in enumerate((numbers[:n_lines], numbers[n_lines:])):
+            place = MARGIN + 0.5 * column, words_height / height
+            figure.text(*place, "\n".join(lines), va="top", fontsize=7.0)
     return figure
 
 
