@@ -19,6 +19,7 @@ from tests.run.harness import HELIUM, make_run, signal_when, start
 from vmcjob.run import ahead
 from vmcjob.run.ahead import Steps
 from vmcjob.run.calculation import build, make_system
+from vmcjob.run.rollback import RetryPolicy
 from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LoopState
@@ -97,6 +98,13 @@ def test_shapes_are_those_of_the_states_to_come(optimizer, ansatz):
     calculation = build(read('name = "li"\n' + ATOM.format(ansatz, optimizer)))
     state = calculation.after_pretraining(calculation.initial_state())
     assert calculation.shapes() == jax.tree.map(ahead.shape_of, state)
+
+
+def test_calculations_of_one_spec_share_what_is_traced():
+    """A start would trace local energies for training, and once more for evaluation."""
+    first, second = build(read(HELIUM)), build(read(HELIUM))
+    assert first.vmc is second.vmc
+    assert build(read(HELIUM), policy=RetryPolicy(retries=1)).vmc is not first.vmc
 
 
 def test_programs_are_made_before_there_is_anything_to_pretrain_to(pretrained):

@@ -16,7 +16,7 @@ from vmcjob.stats import estimate, estimate_function
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi, SignedWaveFunction
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
-from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.loop import StepOfPhase, Vmc, iterate
 from vmcjob.vmc.observing import Observed, Observing, Sample
 from vmcjob.vmc.sampler import Moves, sample
 from vmcjob.vmc.schedule import Decay
@@ -264,3 +264,21 @@ def test_columns_that_cannot_be_told_apart_are_refused() -> None:
     with pytest.raises(ValueError, match="every 0 steps; give 1 or more"):
         Observing((a,), 0)
     assert Observing(make(TABLE)).columns()
+
+
+def test_comparison_and_evaluation_are_one_program() -> None:
+    """A job with observables would compile two programs of much the same."""
+    vmc = Vmc(
+        psi=unsigned(hydrogenic_1s(1.0)),
+        hamiltonian=molecular_hamiltonian(),
+        nuclei=Nuclei(jnp.zeros((1, 3)), jnp.ones(1)),
+        make_optimizer=lambda log_psi, local_energies: NotImplemented,
+        rule=UpdateRule(Decay(0.1, 1.0)),
+        seed=0,
+        moves=Moves(5),
+        target_acceptance=0.5,
+        observing=Observing(make(("dipole",))),
+    )
+    steps = vmc.compare_step(), vmc.evaluate_step()
+    assert all(isinstance(step, StepOfPhase) for step in steps)
+    assert len({step.program for step in steps}) == 1

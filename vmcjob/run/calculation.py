@@ -1,7 +1,7 @@
 """From a job spec to the objects of `vmcjob.vmc`: what is to be run, and how it begins."""
 
 from collections.abc import Iterator
-from functools import partial
+from functools import lru_cache, partial
 
 import jax
 
@@ -85,10 +85,31 @@ def build(
     _require_even_shares(spec.sampler.walkers)
     system = make_system(spec.system)
     ansatz = make_ansatz(spec.ansatz, system)
-    hamiltonian = _hamiltonian(spec.system)
-    vmc = Vmc(
-        psi=make_psi(ansatz),
-        hamiltonian=hamiltonian,
+    pretraining = _pretraining(spec, ansatz, start, policy) if start else None
+    return Calculation(
+        vmc=_make_vmc(spec, policy),
+        system=system,
+        ansatz=ansatz,
+        n_walkers=spec.sampler.walkers,
+        width=spec.sampler.width,
+        pretraining=pretraining,
+        arrangements=_arrangements(spec, system, start),
+        identity=repr((jobspec.science(spec), policy)),
+    )
+
+
+@lru_cache(maxsize=1)
+def _make_vmc(spec: jobspec.JobSpec, policy: RetryPolicy) -> Vmc:
+    """The VMC of a spec: one object for all calculations of it, so that each part is traced once.
+
+    Args:
+        spec: the job, as the policy changes it.
+        policy: how much more carefully than the spec says.
+    """
+    system = make_system(spec.system)
+    return Vmc(
+        psi=make_psi(make_ansatz(spec.ansatz, system)),
+        hamiltonian=_hamiltonian(spec.system),
         nuclei=nuclei_of(system),
         make_optimizer=partial(make_optimizer, spec, policy),
         rule=make_rule(spec),
@@ -101,17 +122,6 @@ def build(
         n_up=system.n_up,
         spin_penalty=spec.train.spin_penalty,
         observing=_observing(spec),
-    )
-    pretraining = _pretraining(spec, ansatz, start, policy) if start else None
-    return Calculation(
-        vmc=vmc,
-        system=system,
-        ansatz=ansatz,
-        n_walkers=spec.sampler.walkers,
-        width=spec.sampler.width,
-        pretraining=pretraining,
-        arrangements=_arrangements(spec, system, start),
-        identity=repr((jobspec.science(spec), policy)),
     )
 
 

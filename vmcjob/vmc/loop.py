@@ -13,6 +13,7 @@ from jax.stages import Lowered
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import (
+    ChainState,
     LocalEnergies,
     LogPsi,
     LoopState,
@@ -73,7 +74,6 @@ def on_all_devices(step: Program) -> Program:
 class StepOfPhase:
     """The step of a phase: its program, with all that is given but the step's index."""
 
-    name: str  # of the program: those that differ have others
     program: Program
     stream: Array
     setting: Any
@@ -100,10 +100,10 @@ class StepOfPhase:
 
 
 def step_of(
-    name: str, program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True
+    program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True
 ) -> StepOfPhase:
     """The step of a phase."""
-    return StepOfPhase(name, program, stream_key(seed, stream), setting, jnp.asarray(tunes))
+    return StepOfPhase(program, stream_key(seed, stream), setting, jnp.asarray(tunes))
 
 
 @dataclass(frozen=True)
@@ -139,13 +139,13 @@ class Vmc:
 
     def warmup_step(self) -> Step:
         """Sample and tune the width; parameters stay."""
-        return self._step_of("sample", self._sampling, Stream.WARMUP)
+        return self._step_of(self._sampling, Stream.WARMUP)
 
     def train_step(self) -> Step:
         """Sample, measure, update the parameters, tune the width."""
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, log_abs, acceptance = self._sample(state, now)
+            chain, log_abs, acceptance = self._sample(state.params, state.chain, now)
             log_psi = log_modulus(self.psi, now.setting)
             local_energies = self._local_energies(now.setting, _key(now))
             e_loc = local_energies(state.params, chain.r)
@@ -164,26 +164,24 @@ class Vmc:
             more = {"update": update.info, "trust": update.trust, "told": update.told}
             return new, info._replace(median=median, **more)
 
-        return self._step_of("train", on_all_devices(step), Stream.TRAIN)
+        return self._step_of(on_all_devices(step), Stream.TRAIN)
 
     def equilibrate_step(self) -> Step:
         """Sample under frozen parameters and width, so that evaluation starts from |ψ|²."""
-        return self._step_of("sample", self._sampling, Stream.EQUILIBRATE, tunes=False)
+        return self._step_of(self._sampling, Stream.EQUILIBRATE, tunes=False)
 
     def compare_step(self) -> Step:
         """A step like one of evaluation, with random numbers of its own."""
-        return self._step_of("measure", self._measuring, Stream.COMPARE)
+        return self._step_of(self._measuring, Stream.COMPARE)
 
     def evaluate_step(self) -> Step:
         """Sample and measure under frozen parameters and width, observables where they are due."""
-        if self.observing.columns():
-            return self._step_of("observe", self._observing_too, Stream.EVALUATE)
-        return self._step_of("measure", self._measuring, Stream.EVALUATE)
+        return self._step_of(self._measuring, Stream.EVALUATE)
 
     @cached_property
     def _sampling(self) -> Program:
         def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
-            chain, _, acceptance = self._sample(state, now)
+            chain, _, acceptance = self._sample(state.params, state.chain, now)
             tuned = tune_width(chain, acceptance, self.target_acceptance)
             width = jnp.where(now.tunes, tuned.width, chain.width)
             return state._replace(chain=chain._replace(width=width)), acceptance
@@ -192,17 +190,10 @@ class Vmc:
 
     @cached_property
     def _measuring(self) -> Program:
-        return self._measure(NOTHING_MORE)
-
-    @cached_property
-    def _observing_too(self) -> Program:
-        return self._measure(self.observing)
-
-    def _measure(self, observing: Observing) -> Program:
-        columns = observing.columns()
+        observing, columns = self.observing, self.observing.columns()
 
         def step(state: LoopState, now: Given) -> tuple[LoopState, StepInfo]:
-            chain, _, acceptance = self._sample(state, now)
+            chain, _, acceptance = self._sample(state.params, state.chain, now)
             nuclei, key = now.setting, _key(now)
             energies, observed = self._local_energies(nuclei, key), None
             if columns:
@@ -223,9 +214,9 @@ class Vmc:
 
         return on_all_devices(step)
 
-    def _step_of(self, name: str, program: Program, stream: Stream, *, tunes: bool = True) -> Step:
+    def _step_of(self, program: Program, stream: Stream, *, tunes: bool = True) -> Step:
         number = stream.number(self.retry)
-        return step_of(name, program, self.seed, number, self.nuclei, tunes=tunes)
+        return step_of(program, self.seed, number, self.nuclei, tunes=tunes)
 
     def _penalties(self, nuclei: Nuclei) -> LocalEnergies:
         """S² of walkers times the penalty; ValueError if nobody has said which spins are up."""
@@ -246,14 +237,32 @@ class Vmc:
         return jax.tree.map(mean, average, params)
 
     def _local_energies(self, nuclei: Nuclei, key: Array) -> LocalEnergies:
-        return make_local_energies(self.hamiltonian, self.psi, nuclei, key, self.chunk_divisor)
+        return lambda params, r: self._energies(params, r, nuclei, key)
 
-    def _sample(self, state: LoopState, now: Given) -> Sampled:
-        """The walkers after a step's moves; the acceptance is that of all devices."""
-        key = device_key(now.stream, now.step)
-        log_psi = log_modulus(self.psi, now.setting)
-        moved = sample(log_psi, state.params, key, state.chain, self.moves, now.setting)
-        return moved._replace(acceptance=devices.mean(moved.acceptance))
+    @cached_property
+    def _energies(self) -> Callable[[Params, Array, Nuclei, Array], Array]:
+        """Local energies of walkers; traced once for all programs."""
+
+        def energies(params: Params, r: Array, nuclei: Nuclei, key: Array) -> Array:
+            given = self.hamiltonian, self.psi, nuclei, key
+            return make_local_energies(*given, self.chunk_divisor)(params, r)
+
+        return jax.jit(energies, inline=True)
+
+    @cached_property
+    def _sample(self) -> Callable[[Params, ChainState, Given], Sampled]:
+        """The walkers after a step's moves; the acceptance is that of all devices.
+
+        Traced once for all programs.
+        """
+
+        def sampled(params: Params, chain: ChainState, now: Given) -> Sampled:
+            key = device_key(now.stream, now.step)
+            log_psi = log_modulus(self.psi, now.setting)
+            moved = sample(log_psi, params, key, chain, self.moves, now.setting)
+            return moved._replace(acceptance=devices.mean(moved.acceptance))
+
+        return jax.jit(sampled, inline=True)
 
 
 def sum_of(one: LocalEnergies, other: LocalEnergies) -> LocalEnergies:

@@ -9,7 +9,7 @@ two steps, and begin another course with an earlier state.
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import jax
@@ -73,9 +73,7 @@ class Calculation:
 
     def shapes(self) -> LoopState:
         """The states that follow pretraining, as `jax.ShapeDtypeStruct`; there need be none yet."""
-        # Not by `begun`: its program would have to be compiled first.
-        key = jax.eval_shape(lambda: stream_key(self.vmc.seed, Stream.INITIAL))
-        params, xi = jax.eval_shape(self.begin, key, self.vmc.nuclei)
+        params, xi = self._begin.eval_shape(self._initial_key(), self.vmc.nuclei)
         memory = jax.eval_shape(self.vmc.optimizer.init, params)
         n_own, shape = self.n_walkers // devices.count(), jax.ShapeDtypeStruct
         r: Any = shape((n_own, *xi.shape[1:]), xi.dtype)
@@ -87,16 +85,15 @@ class Calculation:
         return devices.on_each(LoopState(params, memory, chain, average))
 
     def begun(self) -> tuple[Params, Array]:
-        """What `begin` computes, by one program."""
-        return devices.run_once(self.begin)(
-            stream_key(self.vmc.seed, Stream.INITIAL), self.vmc.nuclei
-        )
+        """The first parameters, and normal deviates for the walkers' places."""
+        return self._begin(self._initial_key(), self.vmc.nuclei)
 
-    def begin(self, key: Array, nuclei: Nuclei) -> tuple[Params, Array]:
-        """Parameters, and normal deviates for the walkers' places: one program for all of it."""
-        key_params, key_walkers = jax.random.split(key)
-        xi = deviates(self.system, key_walkers, self.n_walkers)
-        return self.ansatz.init(key_params, xi[0], nuclei), xi
+    @property
+    def _begin(self) -> Any:
+        return _beginning(self.system, self.ansatz, self.n_walkers)
+
+    def _initial_key(self) -> Array:
+        return stream_key(self.vmc.seed, Stream.INITIAL)
 
     def after_pretraining(self, state: LoopState) -> LoopState:
         """The state with the same parameters and walkers, and a new optimizer of VMC."""
@@ -117,6 +114,21 @@ class Calculation:
             Phase.EVALUATE: self.vmc.evaluate_step,
         }
         return steps[phase]()
+
+
+@lru_cache(maxsize=1)
+def _beginning(system: System, ansatz: WaveFunction, n_walkers: int) -> Any:
+    """The program ``(key, nuclei) -> parameters, normal deviates for the walkers' places``.
+
+    One object for equal calculations, so that the program is traced once.
+    """
+
+    def begin(key: Array, nuclei: Nuclei) -> tuple[Params, Array]:
+        key_params, key_walkers = jax.random.split(key)
+        xi = deviates(system, key_walkers, n_walkers)
+        return ansatz.init(key_params, xi[0], nuclei), xi
+
+    return devices.run_once(begin)
 
 
 def candidates(state: LoopState) -> dict[str, Params]:

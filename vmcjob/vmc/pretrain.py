@@ -95,7 +95,7 @@ class Pretraining:
             return new, PretrainInfo(loss, acceptance, devices.all_finite((loss, new)))
 
         number = Stream.PRETRAIN.number(self.retry)
-        made = step_of("pretrain", on_all_devices(step), self.seed, number, self.setting)
+        made = step_of(on_all_devices(step), self.seed, number, self.setting)
         return replace(made, options=SOON)
 
     def log_target(self, setting: HartreeFockSetting) -> LogPsi:
