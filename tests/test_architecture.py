@@ -30,13 +30,13 @@ ROOMS: dict[str, set[str]] = {
     "runs": {"document", "errors", "protocol", "rundir", "spec"},
     # from a submission to a worker
     "apptainer": {"errors", "protocol", "rundir", "site", "spec"},
-    "slurm_environment": set(),
+    "slurm": {"errors", "protocol", "resources", "rundir"},
     "supervisor": {
-        *("apptainer", "errors", "protocol", "resources", "rundir", "runs", "slurm_environment"),
+        *("apptainer", "errors", "protocol", "resources", "rundir", "runs", "slurm"),
     },
     "scheduler": {
         *("apptainer", "errors", "plan", "protocol", "resources", "rundir", "runs", "site"),
-        *("slurm_environment", "spec", "supervisor", "version"),
+        *("slurm", "spec", "supervisor", "version"),
         "store",  # a run that goes on from another's results is given a copy of them
     },
     "run": {

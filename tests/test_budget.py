@@ -32,8 +32,9 @@ from vmcjob.runs import budget
 from vmcjob.runs.budget import describe, n_failures, used_hours, why_not_begun, why_over
 from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.groups import drop_stopped, form_groups, write_groups
+from vmcjob.slurm import SlurmJob
 from vmcjob.spec import parse_spec
-from vmcjob.supervisor import SlurmJob, Supervisor
+from vmcjob.supervisor import Supervisor
 
 __all__ = ["slurm"]
 JOB = SlurmJob("22_3", "25", 0)

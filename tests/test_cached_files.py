@@ -11,7 +11,8 @@ from tests.scheduler.worlds import FakeWorld, plan, submit
 from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.runs.status import HIDDEN, STALE_S, JobState, Stage, State, examine
 from vmcjob.scheduler.records import create_missing, distinct
-from vmcjob.supervisor import SlurmJob, Supervisor
+from vmcjob.slurm import SlurmJob
+from vmcjob.supervisor import Supervisor
 
 GIVEN = Submission(
     scheduler="slurm", job_id="22", job_name="h2-abc", host="node1", submitted_at=0.0

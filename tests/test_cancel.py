@@ -16,7 +16,8 @@ from vmcjob.scheduler.slurm.scancel import MAX_JOBS
 
 SUPERVISOR = """
 import sys
-from vmcjob.supervisor import SlurmJob, Supervisor
+from vmcjob.slurm import SlurmJob
+from vmcjob.supervisor import Supervisor
 command = (sys.executable, "-c", sys.argv[2], sys.argv[1])
 Supervisor(sys.argv[1], "h2-abc", command, 1.0).supervise(SlurmJob("22", "22", 0))
 """

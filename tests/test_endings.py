@@ -12,7 +12,7 @@ from vmcjob import scheduler
 from vmcjob.protocol.rank import Rank
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.runs.status import JobState, Stage, State, examine
-from vmcjob.supervisor import SlurmJob
+from vmcjob.slurm import SlurmJob
 from vmcjob.supervisor.endings import Attempt, conclude, note_loss
 from vmcjob.supervisor.policy import MAX_REFUSALS
 from vmcjob.supervisor.watch import Deadline

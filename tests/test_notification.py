@@ -18,7 +18,8 @@ from vmcjob.runs import notification
 from vmcjob.runs.notification import call, final_state, notify_run, why_not_found
 from vmcjob.runs.state import State
 from vmcjob.scheduler.local import Order
-from vmcjob.supervisor import SlurmJob, Supervisor
+from vmcjob.slurm import SlurmJob
+from vmcjob.supervisor import Supervisor
 from vmcjob.supervisor.endings import Attempt, conclude
 
 JOB = SlurmJob("22_3", "25", 0)

@@ -15,7 +15,8 @@ import pytest
 from tests.runs import Programs, make_run, wait_until
 from vmcjob.rundir import SHORT_OF_MEMORY, Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.runs.status import JobState, Stage, State, examine
-from vmcjob.supervisor import Pack, Share, SlurmJob, Supervisor
+from vmcjob.slurm import SlurmJob
+from vmcjob.supervisor import Pack, Share, Supervisor
 
 JOB = SlurmJob("22_0", "25", 0)
 # Says what it sees, then does as its run's file "order" says: finish, fail, or stop when asked to,

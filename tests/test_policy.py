@@ -6,8 +6,8 @@ from itertools import product
 import pytest
 
 from vmcjob.protocol import DEADLINE, EXIT_CODES, STOP, STOPPED, WARNING
+from vmcjob.protocol.batch import Fate
 from vmcjob.rundir import Outcome
-from vmcjob.supervisor import Fate
 from vmcjob.supervisor.policy import (
     MAX_REFUSALS,
     Decision,

@@ -16,8 +16,9 @@ from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
 from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.slurm.script import Options
 from vmcjob.site import Slurm
+from vmcjob.slurm import SlurmJob
 from vmcjob.spec import parse_spec
-from vmcjob.supervisor import HostMemory, SlurmJob, Supervisor
+from vmcjob.supervisor import HostMemory, Supervisor
 from vmcjob.supervisor.endings import Attempt, conclude
 from vmcjob.supervisor.memory import Growth, find_growth
 from vmcjob.supervisor.retries import Cause, cause_of_silence, is_out_of_memory, try_again
@@ -253,8 +254,9 @@ def test_memory_that_cannot_grow_is_asked_for_again_as_it_was(run, slurm, folder
 
 def test_memory_that_the_cluster_has_given_unasked_grows_too(run):
     given = run.read_submission()
-    growth = find_growth(HostMemory("/"), GROWING, given, {"SLURM_MEM_PER_NODE": "1000"})
-    assert growth == Growth(1000, 1500)
+    given_mb = SlurmJob("22", "22", 0).memory_mb({"SLURM_MEM_PER_NODE": "1000"})
+    assert find_growth(HostMemory("/"), GROWING, given, given_mb) == Growth(1000, 1500)
+    assert SlurmJob("22", "22", 0).memory_mb({}) is None
 
 
 def test_a_job_that_slurm_does_not_take_is_told_and_the_record_is_as_before(
@@ -271,7 +273,7 @@ def test_a_job_that_slurm_does_not_take_is_told_and_the_record_is_as_before(
 
 def test_a_busy_controller_is_asked_once_more_from_within_a_job(run, slurm, folder, monkeypatch):
     """A job that was taken without an answer is found, and it is this element's, no other's."""
-    monkeypatch.setattr("vmcjob.supervisor.resubmit.PAUSES_S", (0.0, 0.0))
+    monkeypatch.setattr("vmcjob.slurm.resubmit.PAUSES_S", (0.0, 0.0))
     slurm.make("sbatch", code=1, error="sbatch: error: Socket timed out on send/recv operation\n")
     slurm.make("squeue", "22_3\n30_5\n31_3\n")
     assert lack_memory(run, HostMemory(str(folder), "16GB")) == STOPPED

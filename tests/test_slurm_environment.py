@@ -14,9 +14,9 @@ from vmcjob.resources import Request
 from vmcjob.rundir import Submission, list_runs
 from vmcjob.runs.status import Stage
 from vmcjob.site import Site
-from vmcjob.slurm_environment import clean
+from vmcjob.slurm import SlurmJob
+from vmcjob.slurm.environment import clean
 from vmcjob.spec import parse_spec
-from vmcjob.supervisor import SlurmJob
 
 SPEC = 'name = "h"\n[system]\natoms = [["H", 0.0, 0.0, 0.0]]'
 FILTERS = (

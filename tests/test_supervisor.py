@@ -25,7 +25,8 @@ from vmcjob.rundir import (
     Submission,
 )
 from vmcjob.runs.status import JobState, Stage, State, examine
-from vmcjob.supervisor import SlurmJob, Supervisor, watch
+from vmcjob.slurm import SlurmJob
+from vmcjob.supervisor import Supervisor, watch
 
 JOB = SlurmJob("22_3", "25", 0)
 # Counts the stop signals that come, and stops at a checkpoint after the first and half a second.

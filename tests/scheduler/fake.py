@@ -11,6 +11,7 @@ from subprocess import Popen
 
 from vmcjob.errors import NotFoundError, SchedulerError
 from vmcjob.plan import Plan, Task
+from vmcjob.protocol.batch import Fate
 from vmcjob.protocol.rank import ALONE, Rank, port_of
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.runs.status import JobState, Queue, Stage
@@ -18,7 +19,6 @@ from vmcjob.runs.usage import Spent
 from vmcjob.scheduler import Answer, Cancelled, Cost, JobPreview, SubmissionOptions
 from vmcjob.scheduler.cancellation import Ending, cancel_jobs
 from vmcjob.scheduler.folders import job_folder, make_job_name
-from vmcjob.supervisor import Fate
 
 NAME = "fake"
 
@@ -198,6 +198,9 @@ class FakeContext:
 
     def end_time(self, patience_s: float) -> float | None:
         return self.system.end_time
+
+    def memory_mb(self) -> int | None:
+        return None
 
     def fate(self) -> Fate:
         return Fate.CANCELLED if self.job.is_cancelled else Fate.RUNNING

@@ -23,11 +23,11 @@ from tests.scheduler.worlds import (
 )
 from vmcjob import __version__, scheduler
 from vmcjob.errors import NotFoundError, SchedulerError, UsageError, VmcJobError
+from vmcjob.protocol.batch import Fate
 from vmcjob.rundir import LOCAL, RunDir, list_runs
 from vmcjob.runs.status import State
 from vmcjob.scheduler.records import create_missing, distinct
 from vmcjob.site import load_site
-from vmcjob.supervisor import Fate
 
 BatchWorld = SlurmWorld | FakeWorld
 

@@ -15,12 +15,14 @@ from tests.scheduler import slurm_programs
 from tests.scheduler.fake import Fake, FakeContext, FakeSystem
 from vmcjob import scheduler
 from vmcjob.plan import Plan, make_plan
+from vmcjob.protocol.batch import BatchContext
 from vmcjob.rundir import RunDir, list_runs
 from vmcjob.runs.status import RunStatus, Stage, State, examine
 from vmcjob.scheduler import Local, Receipt, Slurm, SubmissionOptions
 from vmcjob.scheduler.local import slot_folder
+from vmcjob.slurm import SlurmJob
 from vmcjob.spec import parse_spec
-from vmcjob.supervisor import BatchContext, SlurmJob, Supervisor
+from vmcjob.supervisor import Supervisor
 from vmcjob.supervisor.watch import Inbox
 
 SPEC = """

@@ -4,7 +4,6 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
-from typing import Protocol
 
 from vmcjob.cli.screen import can_redraw, say, shows_colour
 from vmcjob.cli.status import format_step
@@ -17,18 +16,6 @@ POLL_S = 0.5  # between two looks at runs of this machine
 JOB_POLL_S = 2.0  # at runs of a cluster
 LOOKS_PER_S = 20.0  # at a large number of runs, each of several files
 TALK_S = 5.0  # between two plain lines about the same run
-
-
-class View(Protocol):
-    """A display that shows the runs again and again."""
-
-    def show(self, rows: Sequence[RunStatus]) -> None:
-        """Show the current state of the runs."""
-        ...
-
-    def close(self) -> None:
-        """Give the terminal back."""
-        ...
 
 
 def follow(runs: Sequence[RunDir]) -> list[RunStatus]:

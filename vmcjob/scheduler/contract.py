@@ -19,13 +19,13 @@ from typing import Protocol, Self, TypeVar
 
 from vmcjob.errors import SchedulerError, VmcJobError
 from vmcjob.plan import Plan, Task
+from vmcjob.protocol.batch import BatchContext
 from vmcjob.resources import Request
 from vmcjob.rundir import RunDir, Submission
 from vmcjob.runs.status import Queue
 from vmcjob.runs.usage import Spent
 from vmcjob.scheduler.receipt import Cancelled
 from vmcjob.site import Site
-from vmcjob.supervisor import BatchContext
 
 __all__ = ["Answer", "Backend", "Batch", "BatchContext", "Cost", "Handover", "JobPreview"]
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vmcjob.errors import RunDirError
 from vmcjob.protocol import DEADLINE, STOPPED, as_signal, how_it_ended
+from vmcjob.protocol.batch import BatchContext, Fate, say
 from vmcjob.protocol.rank import Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
 from vmcjob.rundir import (
@@ -19,7 +20,6 @@ from vmcjob.rundir import (
     RunDir,
 )
 from vmcjob.runs.notification import notify_job
-from vmcjob.supervisor.contract import BatchContext, Fate, say
 from vmcjob.supervisor.memory import HostMemory, find_growth, submit_larger
 from vmcjob.supervisor.policy import (
     Decision,
@@ -180,7 +180,8 @@ def _gets_memory(attempt: Attempt, outcome: OutcomeRecord | None) -> bool:
     if submission is None or not (is_asked_for and is_without):
         return False
     is_on_device = outcome is not None and attempt.has_gpus
-    growth = None if is_on_device else find_growth(attempt.memory, attempt.retries, submission)
+    limits, given_mb = attempt.retries, attempt.job.memory_mb()
+    growth = None if is_on_device else find_growth(attempt.memory, limits, submission, given_mb)
     if growth is not None and not growth.is_possible:
         run.write_outcome(give_up_memory(run, submission, growth.before))
         return False

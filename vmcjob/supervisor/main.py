@@ -31,12 +31,13 @@ from vmcjob.protocol import (
     as_signal,
     how_it_ended,
 )
+from vmcjob.protocol.batch import BatchContext, say
 from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.resources import DEFAULT_RETRIES, Retries
 from vmcjob.rundir import RESULTS, Outcome, OutcomeRecord, Process, RunDir, Submission
 from vmcjob.runs.budget import BudgetWatch, group_of, why_not_begun
 from vmcjob.runs.notification import notify_job
-from vmcjob.supervisor.contract import BatchContext, say
+from vmcjob.slurm import SlurmJob
 from vmcjob.supervisor.endings import (
     Attempt,
     conclude,
@@ -46,7 +47,6 @@ from vmcjob.supervisor.endings import (
 from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
 from vmcjob.supervisor.share import Share
-from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Deadline, Inbox, Recall, listen, watch
 
 BLOCKED = 1

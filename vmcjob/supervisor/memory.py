@@ -1,16 +1,12 @@
 """More host memory for a run that lacked it, in a new job: a requeue keeps the memory of a job."""
 
 import math
-import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from vmcjob.protocol.batch import BatchContext
 from vmcjob.resources import ALL_MEMORY, Retries, format_memory, memory_mb
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.supervisor.contract import BatchContext
-
-PER_NODE = "SLURM_MEM_PER_NODE"  # megabytes; in jobs whose memory is asked for, or limited, by node
 
 
 @dataclass(frozen=True)
@@ -41,18 +37,24 @@ def find_growth(
     memory: HostMemory | None,
     limits: Retries,
     submission: Submission,
-    environ: Mapping[str, str] = os.environ,
+    given_mb: int | None,
 ) -> Growth | None:
-    """The memory of the next attempt; None if it does not grow, or is not known."""
+    """The memory of the next attempt; None if it does not grow, or is not known.
+
+    Args:
+        memory: the memory that was asked for.
+        limits: how memory grows.
+        submission: of the run, with the memory of its last resubmission.
+        given_mb: megabytes per node that the job has according to the batch system.
+    """
     if memory is None or limits.memory_factor is None:
         return None
-    said = environ.get(PER_NODE, "")
     if submission.memory_mb is not None:
         before = submission.memory_mb
     elif memory.asked not in (None, ALL_MEMORY):
         before = memory_mb(memory.asked)
-    elif said.isdecimal() and int(said) and memory.asked is None:
-        before = int(said)
+    elif given_mb and memory.asked is None:
+        before = given_mb
     else:
         return None
     after = math.ceil(before * limits.memory_factor)

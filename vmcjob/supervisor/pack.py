@@ -14,11 +14,11 @@ from pathlib import Path
 
 from vmcjob.errors import VmcJobError
 from vmcjob.protocol import EXIT_CODES
+from vmcjob.protocol.batch import BatchContext, Fate, say
 from vmcjob.protocol.rank import ALONE, Rank
 from vmcjob.rundir import Outcome, RunDir, Submission
-from vmcjob.supervisor.contract import BatchContext, Fate, say
+from vmcjob.slurm import SlurmJob
 from vmcjob.supervisor.main import Supervisor
-from vmcjob.supervisor.slurm import SlurmJob
 from vmcjob.supervisor.watch import Inbox, listen
 
 JOIN_S = 0.2  # seconds until a signal is passed on
@@ -92,6 +92,10 @@ class SharedJob:
     def end_time(self, patience_s: float) -> float | None:
         """The end of the shared job's time."""
         return self.job.end_time(patience_s)
+
+    def memory_mb(self) -> int | None:
+        """The memory of the shared job."""
+        return self.job.memory_mb()
 
     def fate(self) -> Fate | None:
         """The fate of the shared job."""

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import Enum, auto
 
 from vmcjob.protocol import BUDGET, DEADLINE, EXIT_CODES, STOP, STOPPED, WARNING, as_signal
+from vmcjob.protocol.batch import Fate
 from vmcjob.rundir import Outcome
-from vmcjob.supervisor.contract import Fate
 
 MAX_REFUSALS = 3  # of a requeue, by a batch system that answers
 

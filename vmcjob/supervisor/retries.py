@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from enum import StrEnum
 
 from vmcjob.protocol import OUT_OF_MEMORY
+from vmcjob.protocol.batch import Fate
 from vmcjob.resources import Retries, format_memory
 from vmcjob.rundir import Outcome, OutcomeRecord, RunDir, Submission
-from vmcjob.supervisor.contract import Fate
 
 RETRY = "retry"  # events of a run's history
 GAVE_UP = "gave up"

@@ -9,8 +9,8 @@ from types import FrameType
 from typing import Protocol
 
 from vmcjob.protocol import ENDS_JOB, STOP
+from vmcjob.protocol.batch import BatchContext, say
 from vmcjob.rundir import RunDir
-from vmcjob.supervisor.contract import BatchContext, say
 
 POLL_S = 0.2  # how soon an ended worker is noticed
 MAX_PATIENCE_S = 15.0  # for an answer of SLURM, while signals wait

@@ -26,7 +26,7 @@ from vmcjob.scheduler.slurm.patience import MAX_UNANSWERED, Patience, explained,
 from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
 from vmcjob.scheduler.slurm.scancel import scancel
 from vmcjob.scheduler.slurm.script import PYTHON, load_submitit, render, requests
-from vmcjob.slurm_environment import clean, is_unclear
+from vmcjob.slurm.environment import clean, is_unclear
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Iterator, Sequence
 
 from vmcjob.errors import SchedulerError
-from vmcjob.slurm_environment import plain
+from vmcjob.slurm.environment import plain
 
 TIMEOUT_S = 25.0  # SLURM takes ten to say that nobody listens, twice for jobs by their ids
 _JOB_ID = re.compile(r"\d+(\+\d+)?(_(\d+|\[[^]|]*\]))?")  # 22, 22+1, 22_3, 22_[4-6,9%2]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from vmcjob.errors import SchedulerError
-from vmcjob.slurm_environment import is_away, is_busy, is_full, is_unclear
+from vmcjob.slurm.environment import is_away, is_busy, is_full, is_unclear
 
 T = TypeVar("T")
 log = logging.getLogger("vmcjob")

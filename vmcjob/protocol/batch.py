@@ -43,6 +43,10 @@ class BatchContext(Protocol):
         """
         ...
 
+    def memory_mb(self) -> int | None:
+        """Megabytes of memory per node; None if the batch system does not say."""
+        ...
+
     def fate(self) -> Fate | None:
         """What the batch system has in mind for this attempt; None if it does not say."""
         ...

@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vmcjob.errors import SchedulerError
+from vmcjob.protocol.batch import Fate
 from vmcjob.protocol.rank import ALONE, Rank, port_of
 from vmcjob.resources import wall_time_s
 from vmcjob.rundir import RunDir, Submission
-from vmcjob.supervisor.contract import Fate
-from vmcjob.supervisor.programs import QUERY_TIMEOUT_S, ask, start
-from vmcjob.supervisor.resubmit import resubmit
+from vmcjob.slurm.programs import QUERY_TIMEOUT_S, ask, start
+from vmcjob.slurm.resubmit import resubmit
 
 ENDING = {
     "COMPLETING", "CANCELLED", "COMPLETED", "FAILED", "TIMEOUT", "PREEMPTED", "DEADLINE",
@@ -77,6 +77,11 @@ class SlurmJob:
         age_s = time.monotonic() - self.began
         latest = time.time() + _duration_s(*limit) - age_s
         return min(float(end) if end.isdigit() else math.inf, latest)
+
+    def memory_mb(self, environ: Mapping[str, str] = os.environ) -> int | None:
+        """Megabytes of memory per node; None if memory is neither asked for nor limited by node."""
+        said = environ.get("SLURM_MEM_PER_NODE", "")
+        return int(said) if said.isdecimal() else None
 
     def fate(self) -> Fate | None:
         """What SLURM has in mind for this attempt; None if it does not say."""

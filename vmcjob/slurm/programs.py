@@ -5,7 +5,7 @@ import subprocess
 from collections.abc import Sequence
 from contextlib import suppress
 
-from vmcjob.slurm_environment import plain
+from vmcjob.slurm.environment import plain
 
 QUERY_TIMEOUT_S = 60.0
 

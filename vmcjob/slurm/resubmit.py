@@ -8,10 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from vmcjob.errors import RunDirError
+from vmcjob.protocol.batch import say
 from vmcjob.rundir import RunDir, Submission, list_runs
-from vmcjob.slurm_environment import is_away, is_busy
-from vmcjob.supervisor.contract import say
-from vmcjob.supervisor.programs import QUERY_TIMEOUT_S, start
+from vmcjob.slurm.environment import is_away, is_busy
+from vmcjob.slurm.programs import QUERY_TIMEOUT_S, start
 
 PAUSES_S = (2.0, 10.0, 20.0)  # a job that is ended has half a minute of grace, by default
 _FULFILMENT = re.compile(r"\([a-z]*\)")
