@@ -90,7 +90,8 @@ class Calculation:
 
     @property
     def _begin(self) -> Any:
-        return _beginning(self.system, self.ansatz, self.n_walkers)
+        ansatz: Any = self.ansatz  # pyright does not know that flax makes it hashable
+        return _beginning(self.system, ansatz, self.n_walkers)
 
     def _initial_key(self) -> Array:
         return stream_key(self.vmc.seed, Stream.INITIAL)
