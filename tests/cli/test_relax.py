@@ -2,14 +2,44 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.cli.shell import Shell, busy_slot
 from tests.relaxation.fake import MINIMUM, finish
 from tests.relaxation.test_path import SPEC
-from vmcjob.rundir import RunDir
+from tests.runs import end_everything, wait_until
+from vmcjob.rundir import Activity, RunDir, list_runs
+from vmcjob.rundir.relaxations import Relaxation, find_relaxations
 
+REAL = """
+name = "real"
+[system]
+atoms = [["H", 0, 0, -0.6], ["H", 0, 0, 0.6]]
+[relax]
+force_tolerance = 1e-4
+max_steps = 2
+train_steps = 20
+[ansatz]
+determinants = 1
+layers = 1
+one_electron_width = 8
+two_electron_width = 4
+[sampler]
+walkers = 64
+warmup = 10
+[pretrain]
+steps = 0
+[train]
+steps = 100
+[evaluate]
+steps = 300
+observables = ["forces"]
+observe_every = 1
+[output]
+flush_seconds = 0.2
+"""
 CLI_SPEC = SPEC.replace("1e-4", "2e-3\nmax_steps = 5")
 
 
@@ -104,3 +134,42 @@ def test_a_path_that_ends_too_early_is_told(relaxing: Shell) -> None:
     assert done.returncode == 3
     assert "is left after 1 geometry; raise relax.max_steps" in done.stderr
     assert len(submitted(relaxing, "submit", "h2.toml")) == 1
+
+
+def is_at(root: Path, place: int, phase: Activity) -> bool:
+    """Whether the run at a geometry of the only path has begun some steps of a phase."""
+    runs = list_runs(root)
+    beat = runs[place].read_heartbeat() if len(runs) > place else None
+    return beat is not None and beat.phase is phase and beat.step > 0
+
+
+def path_below(root: Path) -> Relaxation:
+    (path,) = find_relaxations(root, [run.path.name for run in list_runs(root)])
+    return path
+
+
+@pytest.mark.slow
+@pytest.mark.full_matrix  # of runs finished by hand, test_path.py asks as much
+@pytest.mark.timeout(1200)
+def test_a_path_that_is_killed_three_times_is_the_same_to_the_bit(shell: Shell) -> None:
+    """With real workers, killed in training and evaluation, each with its launcher and driver."""
+    (shell.cwd / "real.toml").write_text(REAL)
+    whole, killed = shell.cwd / "whole", shell.cwd / "killed"
+    places = [(0, Activity.TRAIN), (0, Activity.EVALUATE), (1, Activity.EVALUATE)]
+    try:
+        for place, phase in places:
+            process = shell.start("submit", "-f", "--runs", str(killed), "real.toml")
+            wait_until(lambda at=place, of=phase: is_at(killed, at, of), f"{phase} at {place}")
+            process.kill()
+            end_everything(killed)
+            process.communicate()
+        for root in (killed, whole):
+            with shell.start("submit", "-f", "--runs", str(root), "real.toml") as process:
+                stdout, stderr = process.communicate(timeout=500)
+            assert process.returncode == 3, stderr  # two geometries are too few
+            assert "not relaxed" in stdout
+    finally:
+        for root in (killed, whole):
+            end_everything(root)
+    assert path_below(killed).geometries == path_below(whole).geometries
+    assert len(path_below(whole).geometries) == 2

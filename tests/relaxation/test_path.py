@@ -54,7 +54,7 @@ def distances(path: Relaxation) -> list[float]:
 def follow(path: Relaxation, root: Path, noise: float = 0.01) -> Relaxation:
     """Go along the path to its end."""
     while ending(path := advance(path, root)) is None:
-        finish_last(root, plan_of(path), noise)
+        finish_last(root, plan_of(path, root), noise)
     return path
 
 
@@ -126,9 +126,9 @@ def test_runs_of_a_path_are_ordinary_runs_that_begin_with_the_run_before(tmp_pat
     path = start(tmp_path)
     alone = make_plan(parse_spec(SPEC.replace("[relax]\nforce_tolerance = 1e-4\n", ""), "h2.toml"))
     assert path.run_ids == (alone.tasks[0].run_id,)
-    finish_last(tmp_path, plan_of(path))
+    finish_last(tmp_path, plan_of(path, tmp_path))
     path = advance(path, tmp_path)
-    (task,) = plan_of(path).tasks
+    (task,) = plan_of(path, tmp_path).tasks
     assert task.run_id == path.run_ids[1]
     assert task.spec.train.start_from == path.run_ids[0]
     assert (task.spec.train.steps, task.spec.train.follow_nuclei) == (20, True)
@@ -156,7 +156,7 @@ def test_another_way_along_a_path_has_a_file_of_its_own(tmp_path: Path) -> None:
 def test_too_short_an_evaluation_is_told(tmp_path: Path) -> None:
     """A force without an error bar says nothing of where to go."""
     path = start(tmp_path)
-    run = finish_last(tmp_path, plan_of(path), n_bad=1)
+    run = finish_last(tmp_path, plan_of(path, tmp_path), n_bad=1)
     assert run == RunDir(tmp_path / path.run_ids[0])
     with pytest.raises(RunDirError, match=r"not finite; evaluate longer"):
         advance(path, tmp_path)

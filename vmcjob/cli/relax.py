@@ -65,7 +65,7 @@ def _go_along(
         if ending(path) is not None:
             _end(path, root, options)
             return
-        receipt, refusals = start_plans({root: [plan_of(path, first)]}, options)
+        receipt, refusals = start_plans({root: [plan_of(path, root, first)]}, options)
         if not options.is_dry:
             path.write(root)
         look_after(receipt, options)

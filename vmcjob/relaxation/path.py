@@ -62,6 +62,7 @@ def advance(path: Relaxation, root: Path) -> Relaxation:
     """The path with the results of its last run, if that has finished, and the next geometry."""
     if path.last.found is None:
         run = RunDir(root / path.last.run_id)
+        run.refresh()  # on a cluster, another host has finished the run
         if not (run.exists and run.can_be_begun_with):
             return path
         path = path.found(_results(path, run))
@@ -94,10 +95,16 @@ def largest_force(found: Found) -> tuple[float, float]:
     return float(forces[place]), float(np.array(found.force_errors)[place])
 
 
-def plan_of(path: Relaxation, first: Task | None = None) -> Plan:
-    """The plan of the run at the last geometry; `first` is the first run if a spec was read."""
+def plan_of(path: Relaxation, root: Path, first: Task | None = None) -> Plan:
+    """The plan of the run at the last geometry; `first` is the first run if a spec was read.
+
+    Without a spec, an existing run comes after the runs that its user named.
+    """
     place = len(path.geometries) - 1
     task = first if first and not place else _task_at(path, place, path.last.positions, first)
+    run = RunDir(root / task.run_id)
+    if first is None and run.exists:
+        task = replace(task, after=run.comes_after)
     return Plan(path.source, (task,))
 
 
