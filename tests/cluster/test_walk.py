@@ -15,8 +15,9 @@ from vmcjob.rundir import RunDir
 pytestmark = pytest.mark.timeout(3600)
 
 
-def test_a_new_user_gets_from_a_profile_to_an_archive(room: Room) -> None:
+def test_a_new_user_gets_from_a_profile_to_an_archive(real_room: Room) -> None:
     """A step on a cluster that does not say how to go on, or whose next command fails."""
+    room = real_room
     shell = Shell(room.cwd, room.environment | {"NO_COLOR": "1"})
     held: dict[RunDir, int] = {}
 
