@@ -34,8 +34,9 @@ def draw_observables(
     with our_style():
         figure = new_figure(PAGE, height)
         figure.suptitle(label, fontsize=9.0)
-        if layout := figure.get_layout_engine():  # panels leave the words their room
-            layout.set(rect=(0.0, words_height / height, 1.0, 1.0 - words_height / height))
+        # Panels leave the words their room.
+        free = 0.0, words_height / height, 1.0, 1.0 - words_height / height
+        figure.set_layout_engine("constrained", rect=free)
         panels = list(figure.subplots(n_rows, 2, squeeze=False).flat) if curves else []
         for axes, quantity in zip(panels, curves, strict=False):
             draw_histogram(axes, quantity)
