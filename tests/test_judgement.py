@@ -75,11 +75,16 @@ def test_what_may_be_left_counts_and_not_only_the_estimate() -> None:
     assert verdicts.count("unsettled") >= 19
 
 
-def test_much_that_is_left_is_seen_through_noise(monkeypatch) -> None:
-    """5 mHa that noise hides from the column `left`; one such run of sixty was converged."""
+@pytest.mark.parametrize("slope", [0.3, 0.5])
+def test_much_that_is_left_is_seen_through_noise(slope: float, monkeypatch) -> None:
+    """3 or 5 mHa that noise hides from the column `left`; one such run of sixty was converged.
+
+    Catches an estimate that counts only where two of its errors are smaller: so B⁺ was converged
+    3.4(5) mHa above the exact energy.
+    """
     monkeypatch.setattr("tests.test_judgement.LAST", 0.01)
     verdicts = [
-        verdict_of(*judged(training(seed, slope=0.5), evaluation(seed, slope=0.5)))
+        verdict_of(*judged(training(seed, slope=slope), evaluation(seed, slope=slope)))
         for seed in range(60)
     ]
     assert "converged" not in verdicts

@@ -25,8 +25,6 @@ MAX_LEFT = MAX_FALL
 """In hartree: what a training may have left to gain, if that is not within the error."""
 MAX_PER_LEFT = 2.0
 """What may be left, over the estimate of what is left: the estimate holds within this factor."""
-MIN_CERTAIN_LEFT = 2.0
-"""Standard errors beyond which an uncertain estimate of what is left is more than chance."""
 MAX_NOISE = 15.0
 """Errors of the energy within which a training's end is known to be at rest, where the energies of
 its steps scatter too much to tell 1.6 mHa. A right run of as many steps of training as of
@@ -118,7 +116,7 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
             words = f"some {in_words(line.left, 2)} are left to gain by training"
             yield f"{words}, perhaps {in_words(most, 2)}"
         return
-    if line.guess > max(limit, MIN_CERTAIN_LEFT * line.left_noise):
+    if line.guess > limit:  # the best that is known, however uncertain
         words = f"some {in_words(line.guess, 2)} are left to gain by training"
         yield f"{words}, as far as noise lets tell"
         return
