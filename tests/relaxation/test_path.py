@@ -1,5 +1,6 @@
 """The path of a relaxation, from runs that are finished by hand."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -98,8 +99,8 @@ def test_a_path_is_read_as_it_was_written(tmp_path: Path) -> None:
     path = follow(start(tmp_path, SPEC.replace("1e-4", "0.02")), tmp_path)
     assert ending(path) is Ending.BELOW_TOLERANCE
     path.write(tmp_path)
-    assert find_relaxations(tmp_path, [path.run_ids[-1]]) == [path]
-    assert find_relaxations(tmp_path, ["h2-0123456789"]) == []
+    assert find_relaxations(tmp_path, [path.run_ids[-1]]) == ([path], [])
+    assert find_relaxations(tmp_path, ["h2-0123456789"]) == ([], [])
     further = follow(start(tmp_path), tmp_path)
     assert further.geometries[: len(path.geometries)] == path.geometries
     assert len(further.geometries) > len(path.geometries)
@@ -112,6 +113,55 @@ def test_a_damaged_file_of_a_path_is_named_with_what_helps(tmp_path: Path) -> No
         path.file(tmp_path).write_text(text)
         with pytest.raises(RunDirError, match="remove it and submit the spec again"):
             start(tmp_path)
+
+
+def test_a_damaged_file_hides_no_other_path(tmp_path: Path) -> None:
+    path = start(tmp_path)
+    path.write(tmp_path)
+    path.file(tmp_path).with_name("other.json").write_text("{")
+    found, (error,) = find_relaxations(tmp_path, path.run_ids)
+    assert found == [path]
+    assert "other.json: cannot be read" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("forces", "errors", "expected"),
+    [
+        ((4e-4, 0.0), (5e-4, 5e-4), Ending.BELOW_TOLERANCE),
+        # Noise is no small force, and a small force that is sure does not keep a path going.
+        ((4e-4, 0.0), (5e-2, 5e-2), Ending.BELOW_ERROR),
+        ((5e-4, 2e-3), (1e-5, 2e-3), Ending.BELOW_ERROR),
+        ((5e-4, 2e-3), (1e-5, 5e-4), None),
+    ],
+)
+def test_the_end_of_a_path_knows_its_errors(forces, errors, expected, tmp_path: Path) -> None:
+    """Two components of a force with their errors, at a tolerance of 1e-3."""
+    path = start(tmp_path, SPEC.replace("1e-4", "1e-3"))
+    finish_last(tmp_path, plan_of(path, tmp_path))
+    found = advance(path, tmp_path).geometries[0].found
+    assert found is not None
+    vectors = [((*pair, 0.0), (*pair, 0.0)) for pair in (forces, errors)]
+    found = replace(found, forces=vectors[0], force_errors=vectors[1])
+    assert ending(path.found(found)) is expected
+
+
+def test_a_run_that_was_begun_anew_takes_the_path_from_there(tmp_path: Path) -> None:
+    """Forces of before must not decide where a path with other results ends."""
+    path = follow(start(tmp_path), tmp_path)
+    path.write(tmp_path)
+    second = RunDir(tmp_path / path.run_ids[1])
+    outcome = second.read_outcome()
+    assert outcome is not None
+    second.write_outcome(replace(outcome, time=outcome.time + 1.0))
+    again = advance(start(tmp_path), tmp_path)
+    old, new = (one.geometries[1].found for one in (path, again))
+    assert old is not None
+    assert new is not None
+    assert new.finished_at == old.finished_at + 1.0
+    assert again == path, "the results are the same"
+    shutil.rmtree(tmp_path / path.run_ids[0])
+    again = advance(start(tmp_path), tmp_path)
+    assert [one.found for one in again.geometries] == [None]
 
 
 def test_a_path_has_at_most_so_many_geometries(tmp_path: Path) -> None:

@@ -1,21 +1,23 @@
 """Paths of geometries that relax, for people and for programs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple  # Any: JSON
 
 from vmcjob.cli.columns import TableColumn, make_table
 from vmcjob.cli.screen import put, put_table, say
 from vmcjob.cli.text import count, format_energy
-from vmcjob.errors import RunDirError, UsageError
+from vmcjob.errors import UsageError
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
-    from vmcjob.rundir.relaxations import Geometry, Internal, Relaxation
+    from vmcjob.rundir.relaxations import Found, Geometry, Internal, Relaxation
 
 ANGSTROM = 0.529177210544  # bohr radius, CODATA 2022
 MAX_SHOWN = 12
 """Largest number of distances and angles that are printed."""
+MIN_DESCENT = 5e-3
+"""Hartree/bohr²: a curvature below its negative is no rounding of a flat motion."""
 
 
 class GeometryRow(NamedTuple):
@@ -57,9 +59,9 @@ def paths_of(chosen: "Sequence[RunDir]", xyz: Path | None = None) -> "list[Relax
         by_root.setdefault(run.path.absolute().parent, []).append(run.path.name)
     found: list[Relaxation] = []
     for root, ids in by_root.items():
-        try:
-            found += find_relaxations(root, ids)
-        except RunDirError as error:
+        paths, errors = find_relaxations(root, ids)
+        found += paths
+        for error in errors:
             say(f"warning: {error}")
     if xyz is not None:
         _write_xyz(xyz, found, chosen)
@@ -88,8 +90,8 @@ def ending_in_words(path: "Relaxation") -> str:
         return f"relaxed: {force} is below force_tolerance = {path.force_tolerance:g}"
     if why is Ending.BELOW_ERROR:
         return (
-            f"relaxed as far as errors tell: {force} and all others are within {CERTAIN:g} "
-            "standard errors of zero; a longer evaluation would tell more"
+            f"relaxed as far as errors tell: {force} and all others are below force_tolerance or "
+            f"within {CERTAIN:g} standard errors of zero; a longer evaluation would tell more"
         )
     return f"not relaxed: {force} is left after {number}; raise relax.max_steps and submit again"
 
@@ -108,6 +110,7 @@ def _write_xyz(file: Path, paths: "Sequence[Relaxation]", chosen: "Sequence[RunD
     atoms = zip(path.symbols, path.last.positions, strict=True)
     lines = [f"{symbol:<2} {_in_angstrom(at)}" for symbol, at in atoms]
     head = f"geometry {len(path.geometries) - 1} of {path.name}, run {path.last.run_id}, angstrom"
+    head += "" if path.last.found else ", not computed yet"
     write_output(file, "\n".join([str(len(lines)), head, *lines, ""]))
 
 
@@ -127,11 +130,25 @@ def show_relaxation(path: "Relaxation") -> None:
     put_table(*make_table(COLUMNS, [GeometryRow(*one) for one in enumerate(path.geometries)]))
     put(f"{path.name}: {ending_in_words(path)}")
     found = _last_found(path)
+    for words in _doubts(found.found) if found and found.found else ():
+        put(f"{path.name}: {words}")
     internals = found.found.internals if found and found.found else ()
     for one in internals[:MAX_SHOWN]:
         put(_in_words(path, one))
     if len(internals) > MAX_SHOWN:
         say(f"{len(internals) - MAX_SHOWN} more distances and angles are in --json", "dim")
+
+
+def _doubts(found: "Found") -> Iterator[str]:
+    """What speaks against the end of a path."""
+    if found.doubt:
+        yield found.doubt
+    if found.least_curvature < -MIN_DESCENT:
+        yield (
+            "this may be a saddle point: the energy of Hartree-Fock falls along a motion, with a "
+            f"curvature of {found.least_curvature:.2g} hartree/bohr². Forces of a symmetric "
+            "molecule do not show that; move an atom off its symmetry and submit again"
+        )
 
 
 def _last_found(path: "Relaxation") -> "Geometry | None":

@@ -1,5 +1,6 @@
 """Relaxation for `submit` and `resume`: the run at the next geometry, or one after the other."""
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -7,7 +8,7 @@ from typing import TYPE_CHECKING
 from vmcjob.cli.geometries import say_geometry, show_relaxation
 from vmcjob.cli.screen import put_json, say
 from vmcjob.cli.submission import CommandOptions, look_after, start_plans
-from vmcjob.errors import IncompleteError, UsageError, combine
+from vmcjob.errors import IncompleteError, RunDirError, UsageError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
@@ -26,27 +27,46 @@ def relax(plans: "Sequence[Plan]", root: Path, options: CommandOptions) -> None:
     (task,) = plan.tasks
     if plan.relax is None:
         raise RuntimeError("there is no relaxation in this plan")
-    _go_along(begin(task, plan.source, plan.relax, root), root, options, task)
+    source = os.path.abspath(plan.source)  # a path is also resumed from other folders
+    _go_along(begin(task, source, plan.relax, root), root, options, task)
 
 
-def go_on_with_paths(chosen: "Sequence[RunDir]", options: CommandOptions) -> "list[RunDir]":
-    """Go on with the paths that runs belong to; returns the other runs.
+def paths_among(
+    chosen: "Sequence[RunDir]",
+) -> "tuple[list[tuple[Relaxation, Path]], list[RunDir]]":
+    """The paths that runs belong to, each with its runs root, and the other runs.
 
-    Runs of the same root share the paths there.
+    A path that has ended is left alone if there is anything else to go on with.
     """
+    from vmcjob.relaxation.path import ending
     from vmcjob.rundir.relaxations import find_relaxations
 
+    found: list[tuple[Relaxation, Path]] = []
     others: list[RunDir] = []
     by_root: dict[Path, list[RunDir]] = {}
     for run in chosen:
         by_root.setdefault(run.path.absolute().parent, []).append(run)
     for root, runs in by_root.items():
-        paths = find_relaxations(root, [run.path.name for run in runs])
+        paths, errors = find_relaxations(root, [run.path.name for run in runs])
+        for error in errors:
+            say(f"warning: {error}")
         known = {run_id for path in paths for run_id in path.run_ids}
         others += [run for run in runs if run.path.name not in known]
-        for path in paths:
+        found += [(path, root) for path in paths]
+    going = [(path, root) for path, root in found if ending(path) is None]
+    return (found if not going and not others else going), others
+
+
+def go_along_paths(paths: "Sequence[tuple[Relaxation, Path]]", options: CommandOptions) -> None:
+    """Go on with each path; what stops one of them does not stop the others."""
+    errors: list[VmcJobError] = []
+    for path, root in paths:
+        try:
             _go_along(path, root, options)
-    return others
+        except VmcJobError as error:
+            errors.append(error)
+    if errors:
+        raise combine(errors)
 
 
 def _go_along(
@@ -65,14 +85,18 @@ def _go_along(
         if ending(path) is not None:
             _end(path, root, options)
             return
-        receipt, refusals = start_plans({root: [plan_of(path, root, first)]}, options)
         if not options.is_dry:
-            path.write(root)
+            path.write(root)  # before there is a job: `resume` of its run finds the path
+        receipt, refusals = start_plans({root: [plan_of(path, root, first)]}, options)
         look_after(receipt, options)
         if refusals:
             raise combine(refusals)
         if options.is_dry or not options.is_followed:
             break
+        if not receipt.submitted and advance(path, root) == path:
+            run_id = path.last.run_id
+            again = f"vmcjob rerun{options.where} {run_id}"
+            raise RunDirError(f"{run_id}: has no results to go on from; {again} makes them")
     if not options.as_json and not options.is_dry:
         place = f"geometry {len(path.geometries)} of at most {path.max_steps}"
         again = f"vmcjob resume{options.where} {path.last.run_id}"

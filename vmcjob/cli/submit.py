@@ -13,7 +13,7 @@ from vmcjob.cli.expand import expand_options
 from vmcjob.cli.longer import Extension, MoreTraining
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
 from vmcjob.cli.overrides import SpecChanges
-from vmcjob.cli.relax import go_on_with_paths, relax
+from vmcjob.cli.relax import go_along_paths, paths_among, relax
 from vmcjob.cli.specs import read_plans, say_doubts
 from vmcjob.cli.submission import CommandOptions, submit_plans
 from vmcjob.errors import UsageError
@@ -117,9 +117,13 @@ def resume(
     chosen = select_runs(selectors, options.site, options.runs)
     is_longer = more_steps is not None or target_error is not None
     if more_training is None and not is_longer:
-        others = go_on_with_paths(chosen, options)
+        paths, others = paths_among(chosen)
+        if (options.is_followed or options.as_json) and len(paths) + bool(others) > 1:
+            names = ", ".join(path.last.run_id for path, _ in paths)
+            raise UsageError(f"--follow and --json are for one relaxation by itself, here {names}")
         if others or not chosen:
             submit_plans(plans_again(others), options)
+        go_along_paths(paths, options)
         return
     if more_training is not None and is_longer:
         raise UsageError(

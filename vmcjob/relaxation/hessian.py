@@ -32,11 +32,9 @@ def hartree_fock_hessian(spec: JobSpec) -> Float[np.ndarray, "nuc*3 nuc*3"]:
         solver = (scf.UHF if spec.system.spin else scf.RHF)(molecule)
         solver.conv_tol = 1e-10
         scanner = solver.nuc_grad_method().as_scanner()
-        rows: list[np.ndarray] = []
-        for place in range(3 * molecule.natm):
-            rows.append(_difference(scanner, molecule, place))
-            if not scanner.converged:
-                raise _no_hessian(spec, "it does not converge")
+        rows = [_difference(scanner, molecule, place) for place in range(3 * molecule.natm)]
+    if any(row is None for row in rows):
+        raise _no_hessian(spec, "it does not converge")
     found = np.array(rows)
     return (found + found.T) / 2.0
 
@@ -59,14 +57,16 @@ def _molecule(spec: JobSpec) -> "Mole":
         raise _no_hessian(spec, str(error)) from None
 
 
-def _difference(scanner: Any, molecule: "Mole", place: int) -> np.ndarray:
-    """The change of the gradient by one coordinate of a nucleus."""
+def _difference(scanner: Any, molecule: "Mole", place: int) -> np.ndarray | None:
+    """The change of the gradient by one coordinate of a nucleus; None if not converged."""
     at = molecule.atom_coords()
     ends = []
     for sign in (1.0, -1.0):
         moved = at.copy()
         moved.flat[place] += sign * STEP
         _, gradient = scanner(molecule.set_geom_(moved, unit="Bohr", inplace=False))
+        if not scanner.converged:
+            return None
         ends.append(np.asarray(gradient).ravel())
     return (ends[0] - ends[1]) / (2.0 * STEP)
 

@@ -36,6 +36,7 @@ class Modes:
 
     directions: Float[np.ndarray, "mode nuc 3"]
     curvatures: Float[np.ndarray, " mode"]  # hartree/bohr²; at least MIN_CURVATURE
+    least: float  # the least curvature, as it is
 
     @property
     def projector(self) -> Float[np.ndarray, "nuc*3 nuc*3"]:
@@ -85,7 +86,8 @@ def modes_of(
     shapes = left[:, sizes > 0.5]  # each is 1 or 0
     curvatures, vectors = np.linalg.eigh(shapes.T @ hessian @ shapes)
     directions = (shapes @ vectors).T.reshape(-1, *positions.shape)
-    return Modes(directions, np.maximum(np.abs(curvatures), MIN_CURVATURE))
+    bounded = np.maximum(np.abs(curvatures), MIN_CURVATURE)
+    return Modes(directions, bounded, float(curvatures.min()))
 
 
 def _rigid_motions(

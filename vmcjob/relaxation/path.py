@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from vmcjob.errors import RunDirError
-from vmcjob.observables.forces import COLUMNS, forces_along
+from vmcjob.observables.forces import COLUMNS, NUCLEI, doubts, forces_along
 from vmcjob.plan import GEOMETRY, Plan, Task, make_moved, make_task
 from vmcjob.relaxation.hessian import hartree_fock_hessian
 from vmcjob.relaxation.internals import gradient, internals_of, value
@@ -59,6 +59,32 @@ def begin(task: Task, source: str, relax: Relax, root: Path) -> Relaxation:
 
 
 def advance(path: Relaxation, root: Path) -> Relaxation:
+    """The path as far as its finished runs lead, with the geometry of the next run.
+
+    Geometries behind a run that was removed, or that has other results by now, are forgotten.
+    """
+    path = _without_the_outdated(path, root)
+    while (further := _one_further(path, root)) != path:
+        path = further
+    return path
+
+
+def _without_the_outdated(path: Relaxation, root: Path) -> Relaxation:
+    """The path up to the first run whose results are no longer those that it remembers."""
+    for place, one in enumerate(path.geometries):
+        if one.found is not None and one.found.finished_at != _finished_at(root, one.run_id):
+            return replace(path, geometries=(*path.geometries[:place], replace(one, found=None)))
+    return path
+
+
+def _finished_at(root: Path, run_id: str) -> float | None:
+    """The time of a run's outcome; None without one."""
+    run = RunDir(root / run_id)
+    outcome = run.read_outcome() if run.exists else None
+    return None if outcome is None else outcome.time
+
+
+def _one_further(path: Relaxation, root: Path) -> Relaxation:
     """The path with the results of its last run, if that has finished, and the next geometry."""
     if path.last.found is None:
         run = RunDir(root / path.last.run_id)
@@ -68,7 +94,9 @@ def advance(path: Relaxation, root: Path) -> Relaxation:
         path = path.found(_results(path, run))
     if path.last.found is None or ending(path) is not None:
         return path
-    at = np.round(np.array(path.last.positions) + np.array(path.last.found.move), DIGITS)
+    before = np.array(path.last.positions)
+    at = np.round(before + np.array(path.last.found.move), DIGITS)
+    at[list(path.fixed)] = before[list(path.fixed)]
     moved = _vectors(at + 0.0)  # no -0.0
     task = _task_at(path, len(path.geometries), moved)
     geometry = Geometry(run_id=task.run_id, positions=moved)
@@ -81,9 +109,10 @@ def ending(path: Relaxation) -> Ending | None:
     if found is None:
         return None
     forces, errors = np.abs(found.forces), np.array(found.force_errors)
-    if forces.max() < path.force_tolerance:
+    is_small = forces < path.force_tolerance
+    if is_small.all() and errors.max() < path.force_tolerance:
         return Ending.BELOW_TOLERANCE
-    if (forces <= CERTAIN * errors).all():
+    if (is_small | (forces <= CERTAIN * errors)).all():
         return Ending.BELOW_ERROR
     return Ending.OUT_OF_STEPS if len(path.geometries) >= path.max_steps else None
 
@@ -121,6 +150,8 @@ def _results(path: Relaxation, run: RunDir) -> Found:
     """Energy, forces and next move at the last geometry; RunDirError without error bars."""
     store = RunStore.open(run.store_path, run_id=run.path.name)
     rows, series = store.series("evaluate", ("energy", "variance")), store.observed(COLUMNS)
+    if len(series.get(NUCLEI, ())) == 0:
+        raise RunDirError(f"{run.path.name}: its evaluation has no forces; evaluate longer")
     energy = estimate(rows["energy"], variance=rows["variance"])
     spec = load_resolved(run.read_spec_text(), str(run.spec_path))
     positions = np.array(path.last.positions)
@@ -131,6 +162,7 @@ def _results(path: Relaxation, run: RunDir) -> Found:
     if not (np.isfinite(means).all() and np.isfinite([*errors, energy.error]).all()):
         why = next(filter(None, (one.why for one in (energy, *found))), "too few steps")
         raise RunDirError(f"{run.path.name}: no force with an error bar: {why}; evaluate longer")
+    reasons = (one.why for one in (energy, *found))
     n = shape[0]
     earlier = [one.found for one in path.geometries if one.found is not None]
     energies = [*(one.energy for one in earlier), energy.mean]
@@ -147,6 +179,9 @@ def _results(path: Relaxation, run: RunDir) -> Found:
         force_errors=_vectors(errors[n:].reshape(shape[1:])),
         move=_vectors(modes.move(means[:n], errors[:n], radius)),
         internals=tuple(internals),
+        finished_at=_finished_at(run.path.parent, run.path.name) or 0.0,
+        least_curvature=modes.least,
+        doubt=next(filter(None, (*reasons, *doubts(series))), ""),
     )
 
 

@@ -8,7 +8,7 @@ import hashlib
 import json
 import os
 from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any  # JSON
 
@@ -40,6 +40,10 @@ class Found:
     force_errors: Vectors
     move: Vectors  # bohr, from this geometry to the next
     internals: tuple[Internal, ...]
+    # The time of the run's outcome; another time means other results.
+    finished_at: float = field(compare=False)
+    least_curvature: float  # of Hartree-Fock, hartree/bohr²; negative along a way downhill
+    doubt: str = ""  # a reason not to trust the error bars
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -100,15 +104,26 @@ class Relaxation:
         return _read(self.file(root))
 
 
-def find_relaxations(root: Path, run_ids: Collection[str]) -> list[Relaxation]:
-    """The paths that some of the runs belong to, by the names of their files."""
+def find_relaxations(
+    root: Path, run_ids: Collection[str]
+) -> tuple[list[Relaxation], list[RunDirError]]:
+    """The paths that some of the runs belong to, by the names of their files; damaged files."""
     try:
         names = sorted(name for name in os.listdir(root / FOLDER) if name.endswith(".json"))
     except OSError:
-        return []
-    paths = (_read(root / FOLDER / name) for name in names if not name.startswith("."))
-    wanted = set(run_ids)
-    return [path for path in paths if path is not None and not wanted.isdisjoint(path.run_ids)]
+        return [], []
+    wanted, paths, errors = set(run_ids), [], []
+    for name in names:
+        if name.startswith("."):
+            continue
+        try:
+            path = _read(root / FOLDER / name)
+        except RunDirError as error:
+            errors.append(error)
+            continue
+        if path is not None and not wanted.isdisjoint(path.run_ids):
+            paths.append(path)
+    return paths, errors
 
 
 def _read(file: Path) -> Relaxation | None:
