@@ -10,7 +10,8 @@ from vmcjob.cli.text import Cell, Heading
 RowT = TypeVar("RowT")
 NOTHING = "-"
 """The content of an empty cell for programs."""
-_GAPS = re.compile(r"(?<=\S) {2,}")  # between the columns are two spaces or more, and in no cell
+_GAPS = re.compile(r"(?<=[^\s│]) {2,}")
+"""Two spaces or more are between columns, and in no cell but the branches of a tree."""
 
 
 @dataclass(frozen=True)

@@ -105,8 +105,10 @@ def _write_profile(folder: Path | None) -> None:
 
     path = own_profile(os.environ) if folder is None else folder / PROFILE_NAME
     _require_new(path)
+    # $VMCJOB_SITE may name another profile, or a file that is not there.
+    is_found = folder is None and find_profile(None, os.environ) in (None, path)
     _write(path, draft_profile(socket.gethostname().partition(".")[0]))
-    site = "" if find_profile(None, os.environ) == path else f" --site {quote(str(path))}"
+    site = "" if is_found else f" --site {quote(str(path))}"
     say(f"wrote {path}; look through it, then")
     say_next(
         f"doctor{site}",
