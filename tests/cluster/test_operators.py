@@ -25,7 +25,7 @@ def reason_to_skip(room: Room) -> str:
 
 
 def test_a_job_that_is_held_moved_suspended_and_requeued_stays_the_only_one_of_its_run(room):
-    room.run("submit", "--extra", "hold", room.spec(evaluate=600))
+    room.run("submit", "--extra", "hold", room.spec(evaluate=2_000))
     (job_id,) = room.cluster.job_ids(room.cwd)
 
     def tell(command: str, *changes: str) -> None:

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from tests.cluster.cluster import TESTBED, Room, is_computing, is_told_to_stop, n_starts
+from tests.cluster.cluster import TESTBED, Room, is_told_to_stop, n_starts
 
 pytestmark = pytest.mark.timeout(3600)
 
@@ -61,7 +61,7 @@ def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
     for how, name in PARTITIONS.items():
         # What is submitted again by its own job would be held once more.
         held = () if how == "by itself" else ("--extra", "hold")
-        rooms[how] = submit(room, how, *held, "-p", name, evaluate=800)
+        rooms[how] = submit(room, how, *held, "-p", name, evaluate=2_000)
     for how, own in rooms.items():
         (job_id,) = room.cluster.job_ids(own.cwd)
         if how in ("for good", "by itself"):
@@ -128,7 +128,7 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
     Of one run the wall time ends meanwhile, one was warned just before, one has enough to do.
     """
     other = submit(room, "other")
-    room.wait_until(lambda: is_computing(other.only_run()), "all is compiled")
+    busy = pause(other)  # it has enough to do, once the controller is away
     # What is left for the second minute is little, so that it is enough on a slow machine too.
     short = submit(room, "short", "-t", "00:01:00", evaluate=400)
     warned = submit(room, "warned")
@@ -137,7 +137,8 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
     room.cluster.call("scancel", "--signal=URG", job_id)
     room.wait_until(lambda: was_told(warned), "it is warned")
     os.kill(room.cluster.pid("slurmctld"), signal.SIGTERM)
-    os.kill(held[1], signal.SIGCONT)
+    for worker in (*busy, held[1]):
+        os.kill(worker, signal.SIGCONT)
     room.wait_until(lambda: was_told(short), "the time is up")
     os.kill(held[0], signal.SIGCONT)
     submission = short.only_run().read_submission()

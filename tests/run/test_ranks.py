@@ -214,7 +214,7 @@ def test_a_rank_without_memory_ends_the_run_where_the_others_have_enough(tmp_pat
     assert 0 < n_committed(run)["evaluate"] <= 30
 
 
-@pytest.mark.full_matrix  # to the others, a rank that was killed is silent too
+@pytest.mark.slow
 def test_a_rank_that_falls_silent_is_not_waited_for(tmp_path: Path) -> None:
     """As when its node is gone without a word, and always where collectives run on GPUs."""
     run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))

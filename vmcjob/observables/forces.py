@@ -31,8 +31,8 @@ WITHIN_ZONES: Final = (-1.0 / 7.0, 1.0 / 7.0, 0.0)
 """Weights of the scores for the bias at ε."""
 BY_GRADIENT: Final = (0.0, 0.0, 1.0)
 BY_CHANCE: Final = 2.7e-3
-"""Of right runs, the part that may be told that its forces contradict each other: 3 standard errors
-of a single normal number, 3.9 for the largest of 30."""
+"""Of right runs, the part that may be told so by chance, for each of the two comparisons. This is 3
+standard errors of a single normal number, and 3.9 for the largest of 30."""
 MIN_FORCE: Final = 1e-3
 """Hartree/bohr: a smaller difference is not worth a word."""
 MIN_ERROR: Final = 1e-12

@@ -27,6 +27,16 @@ class System:
     n_down: int
     cores: tuple[Core | None, ...] = ()  # of each nucleus, or empty if there are none
 
+    def __post_init__(self) -> None:
+        """Make tuples of other sequences: programs are kept by their system."""
+        tuples = {
+            "nuclei": tuple(map(tuple, self.nuclei)),
+            "charges": tuple(self.charges),
+            "cores": tuple(self.cores),
+        }
+        for name, value in tuples.items():
+            object.__setattr__(self, name, value)
+
     @property
     def species(self) -> tuple[Nucleus, ...]:
         """The nuclei one by one."""
