@@ -69,13 +69,15 @@ def test_status_draws_trees(shell):
     first = make_run(shell.runs, "a-0123456789")
     second = make_run(shell.runs, "b-0123456789")
     third = make_run(shell.runs, "c-0123456789")
-    for child, parent in ((second, first), (third, second)):
+    fourth = make_run(shell.runs, "d-0123456789")
+    for child, parent in ((second, first), (third, second), (fourth, first)):
         child.write_spec_text(f'name = "b"\ntrain.start_from = "{parent.path.name}"\n')
     done = shell.run("status", "--tree")
     assert [line.partition("  R=1.4")[0].rstrip() for line in done.stdout.splitlines()[1:]] == [
         "a-0123456789",
-        "└─ b-0123456789",
-        "   └─ c-0123456789",
+        "├─ b-0123456789",
+        "│  └─ c-0123456789",
+        "└─ d-0123456789",
     ]
     done = shell.run("status", "--tree", "--json")
     assert (done.returncode, done.stdout) == (2, "")

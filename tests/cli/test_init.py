@@ -92,10 +92,13 @@ def test_a_profile_names_the_partition_with_gpus_and_the_only_account(
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
     monkeypatch.setenv("HOME", f"{folder}/me")
+    own = folder / "me" / ".config" / "vmcjob" / "site.toml"
+    monkeypatch.setenv("VMCJOB_SITE", "absent.toml")
+    assert run("init", "--cluster").exit_code == 4
+    assert not own.exists()
     monkeypatch.delenv("VMCJOB_SITE", raising=False)
     done = run("init", "--cluster")
     assert done.exit_code == 0, done.output
-    own = folder / "me" / ".config" / "vmcjob" / "site.toml"
     assert "\n  vmcjob doctor --on-node\n" in done.stderr
     site = load_site(None, {"HOME": f"{folder}/me"})
     assert (site.slurm.partition, site.slurm.account) == ("gpu", "chem")
