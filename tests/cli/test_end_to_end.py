@@ -54,7 +54,7 @@ def test_a_submitted_spec_ends_in_an_energy(shell):
         os.kill(launcher, 0)
     (run,) = list_runs(shell.runs)
     last = done.stderr.splitlines()[-1]
-    assert last.split()[:3] == [run.path.name, "finished", "64/64"]
+    assert last.split()[:5] == [run.path.name, "-", "0", "finished", "64/64"]
     again = shell.run("submit", "h.toml")
     assert "skipped: finished" in again.stdout
     table = json.loads(shell.run("aggregate", "--json", "@last").stdout)

@@ -124,5 +124,5 @@ def test_the_self_test_of_images_goes_from_spec_to_energy(shell):
         [CONTAINERS / "selftest"], env=environment, capture_output=True, text=True, timeout=280
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.search(r"selftest-\w+ +finished +2/2", done.stdout)
+    assert re.search(r"selftest-\w+ +- +0 +finished +2/2", done.stdout)
     assert set(os.listdir(shell.cwd)) == before
