@@ -53,7 +53,7 @@ class Containers:
 
 SPEC_KEYS: Final = (
     *("seed", "seeds", "sweep", "system", "ansatz", "sampler", "pretrain", "optimizer", "train"),
-    *("evaluate", "numerics", "output", "resources", "budget"),
+    *("evaluate", "numerics", "output", "resources", "budget", "relax"),
 )
 """Keys of specs that profiles do not have."""
 
