@@ -51,7 +51,8 @@ def build(checkout: Path, target: Path, recipe: Recipe) -> Facts:
     """
     script = checkout / "containers" / "build"
     if not script.is_file():
-        raise NotFoundError(f"{script}: no such file; is {checkout} a checkout of vmcjob?")
+        asked = f"is {checkout} a checkout of vmcjob? --from DIR names one"
+        raise NotFoundError(f"{script}: no such file; {asked}")
     environ = {"PYTHON": sys.executable} | os.environ
     code = _run([str(script.absolute()), *recipe.options(), str(target)], environ)
     if code:

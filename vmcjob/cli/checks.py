@@ -26,6 +26,7 @@ OK: Final = "ok"
 WARNING: Final = "warning"
 FAILURE: Final = "failure"
 
+_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 TIMEOUT_S: Final = 60.0  # JAX takes some seconds to start, on a busy file system far more
 MAX_SKEW_S: Final = 5.0
 LEAST_MEMORY: Final = 4e9  # bytes; JAX, and compiling for it, take half
@@ -241,7 +242,8 @@ def ask(*command: str) -> subprocess.CompletedProcess[str]:
 
 def _last(done: subprocess.CompletedProcess[str]) -> str:
     """The last line that a command said, or its exit code."""
-    lines = (done.stderr.strip() or done.stdout.strip()).splitlines()
+    plain = (_COLOURS.sub("", text).strip() for text in (done.stderr, done.stdout))
+    lines = next(filter(None, plain), "").splitlines()
     return lines[-1] if lines else f"exit code {done.returncode}"
 
 
