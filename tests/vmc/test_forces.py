@@ -143,6 +143,7 @@ def test_estimators_are_derivatives_by_finite_differences() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)  # a busy machine compiles for minutes
 @pytest.mark.parametrize(
     "name",
     [
