@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tests.relaxation.fake import MINIMUM, bond_force, finish_last, hessian
+from vmcjob.cli.geometries import show_relaxation
 from vmcjob.errors import RunDirError
 from vmcjob.plan import make_plan
 from vmcjob.relaxation import path as of_path
@@ -201,6 +202,16 @@ def test_another_way_along_a_path_has_a_file_of_its_own(tmp_path: Path) -> None:
     files = [start(tmp_path, SPEC.replace("1e-4", text)).file(tmp_path) for text in others]
     assert len({path.file(tmp_path), *files}) == 3
     assert start(tmp_path, SPEC.replace("1e-4", "2e-4")).file(tmp_path) == path.file(tmp_path)
+
+
+def test_a_minimum_that_may_be_a_saddle_point_is_told(tmp_path: Path, monkeypatch, capsys) -> None:
+    """Forces of a symmetric molecule vanish there too. Catches an end without that word."""
+    for sign, is_told in ((1.0, False), (-1.0, True)):
+        monkeypatch.setattr(of_path, "hartree_fock_hessian", lambda spec, s=sign: s * hessian(spec))
+        path = follow(start(tmp_path / str(sign)), tmp_path / str(sign), noise=1e-5)
+        assert ending(path) is Ending.BELOW_TOLERANCE
+        show_relaxation(path)
+        assert ("may be a saddle point" in capsys.readouterr().out) == is_told
 
 
 def test_too_short_an_evaluation_is_told(tmp_path: Path) -> None:

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
     from vmcjob.rundir.relaxations import Found, Geometry, Internal, Relaxation
 
-ANGSTROM = 0.529177210544  # bohr radius, CODATA 2022
 MAX_SHOWN = 12
 """Largest number of distances and angles that are printed."""
 MIN_DESCENT = 5e-3
@@ -47,22 +46,31 @@ COLUMNS: list[TableColumn[GeometryRow]] = [
 ]
 
 
-def paths_of(chosen: "Sequence[RunDir]", xyz: Path | None = None) -> "list[Relaxation]":
-    """The paths that some runs belong to; a damaged file is told of and left out.
+def known_paths(chosen: "Sequence[RunDir]") -> "list[tuple[Relaxation, Path]]":
+    """The paths that some runs belong to, each with its runs root.
 
-    With a file, the last geometry of the only path is written there.
+    A damaged file is told of and left out.
     """
     from vmcjob.rundir.relaxations import find_relaxations
 
     by_root: dict[Path, list[str]] = {}
     for run in chosen:
         by_root.setdefault(run.path.absolute().parent, []).append(run.path.name)
-    found: list[Relaxation] = []
+    found: list[tuple[Relaxation, Path]] = []
     for root, ids in by_root.items():
         paths, errors = find_relaxations(root, ids)
-        found += paths
+        found += [(path, root) for path in paths]
         for error in errors:
             say(f"warning: {error}")
+    return found
+
+
+def paths_of(chosen: "Sequence[RunDir]", xyz: Path | None = None) -> "list[Relaxation]":
+    """The paths that some runs belong to.
+
+    With a file, the last geometry of the only path is written there.
+    """
+    found = [path for path, _ in known_paths(chosen)]
     if xyz is not None:
         _write_xyz(xyz, found, chosen)
     return found
@@ -115,7 +123,9 @@ def _write_xyz(file: Path, paths: "Sequence[Relaxation]", chosen: "Sequence[RunD
 
 
 def _in_angstrom(position: tuple[float, float, float]) -> str:
-    return " ".join(f"{x * ANGSTROM:15.9f}" for x in position)
+    from vmcjob.spec import BOHR_PER_ANGSTROM
+
+    return " ".join(f"{x / BOHR_PER_ANGSTROM:15.9f}" for x in position)
 
 
 def show_paths(paths: "Sequence[Relaxation]") -> None:
@@ -129,10 +139,10 @@ def show_relaxation(path: "Relaxation") -> None:
     """Print the path and the distances and angles at its end."""
     put_table(*make_table(COLUMNS, [GeometryRow(*one) for one in enumerate(path.geometries)]))
     put(f"{path.name}: {ending_in_words(path)}")
-    found = _last_found(path)
-    for words in _doubts(found.found) if found and found.found else ():
+    found = next((one.found for one in reversed(path.geometries) if one.found is not None), None)
+    for words in _doubts(found) if found else ():
         put(f"{path.name}: {words}")
-    internals = found.found.internals if found and found.found else ()
+    internals = found.internals if found else ()
     for one in internals[:MAX_SHOWN]:
         put(_in_words(path, one))
     if len(internals) > MAX_SHOWN:
@@ -151,18 +161,15 @@ def _doubts(found: "Found") -> Iterator[str]:
         )
 
 
-def _last_found(path: "Relaxation") -> "Geometry | None":
-    """The last geometry that has results."""
-    return next((one for one in reversed(path.geometries) if one.found is not None), None)
-
-
 def _in_words(path: "Relaxation", one: "Internal") -> str:
     """A distance or an angle, where the forces of the last finished run vanish."""
+    from vmcjob.spec import BOHR_PER_ANGSTROM
+
     named = "-".join(f"{path.symbols[atom]}{atom}" for atom in one.atoms)
     if len(one.atoms) > 2:
         return f"{named}  {format_energy(one.value, one.error)} degrees"
     bohr = format_energy(one.value, one.error)
-    angstrom = format_energy(one.value * ANGSTROM, one.error * ANGSTROM)
+    angstrom = format_energy(one.value / BOHR_PER_ANGSTROM, one.error / BOHR_PER_ANGSTROM)
     return f"{named}  {bohr} bohr = {angstrom} angstrom"
 
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmcjob.cli.geometries import say_geometry, show_relaxation
+from vmcjob.cli.geometries import known_paths, say_geometry, show_relaxation
 from vmcjob.cli.screen import put_json, say
 from vmcjob.cli.submission import CommandOptions, look_after, start_plans
 from vmcjob.errors import IncompleteError, RunDirError, UsageError, VmcJobError, combine
@@ -39,20 +39,10 @@ def paths_among(
     A path that has ended is left alone if there is anything else to go on with.
     """
     from vmcjob.relaxation.path import ending
-    from vmcjob.rundir.relaxations import find_relaxations
 
-    found: list[tuple[Relaxation, Path]] = []
-    others: list[RunDir] = []
-    by_root: dict[Path, list[RunDir]] = {}
-    for run in chosen:
-        by_root.setdefault(run.path.absolute().parent, []).append(run)
-    for root, runs in by_root.items():
-        paths, errors = find_relaxations(root, [run.path.name for run in runs])
-        for error in errors:
-            say(f"warning: {error}")
-        known = {run_id for path in paths for run_id in path.run_ids}
-        others += [run for run in runs if run.path.name not in known]
-        found += [(path, root) for path in paths]
+    found = known_paths(chosen)
+    known = {root / run_id for path, root in found for run_id in path.run_ids}
+    others = [run for run in chosen if run.path.absolute() not in known]
     going = [(path, root) for path, root in found if ending(path) is None]
     return (found if not going and not others else going), others
 

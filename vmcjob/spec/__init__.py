@@ -28,7 +28,7 @@ from vmcjob.spec.size import Size, format_bytes, measure
 from vmcjob.spec.start import why_no_start
 from vmcjob.spec.starter import starter
 from vmcjob.spec.sweep import Variations
-from vmcjob.spec.system import Atom, System
+from vmcjob.spec.system import BOHR_PER_ANGSTROM, Atom, System
 
 
 def dump_spec(spec: JobSpec) -> str:
@@ -37,6 +37,7 @@ def dump_spec(spec: JobSpec) -> str:
 
 
 __all__ = [
+    "BOHR_PER_ANGSTROM",
     "MAX_STEPS",
     "Adam",
     "Ansatz",

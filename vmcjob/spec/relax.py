@@ -17,7 +17,7 @@ class Relax:
     """Relaxation of the geometry: a path of runs, each at the geometry that the last one led to."""
 
     force_tolerance: Annotated[
-        float, above(0), "hartree/bohr: the path ends where no force on an atom is larger"
+        float, above(0), "hartree/bohr: the path ends where all forces and errors are smaller"
     ] = 1e-3
     max_steps: Annotated[int, between(1, 1000), "geometries of the path, the first included"] = 10
     train_steps: Annotated[
