@@ -178,6 +178,8 @@ def test_a_curve_without_a_minimum_is_drawn_and_says_why(curve: Shell) -> None:
     ("arguments", "code", "words"),
     [
         (["--curve", "--compare"], 2, "choose one"),
+        (["--curve", "--path"], 2, "choose one"),
+        (["h2", "--path"], 2, "and here is none; only a spec with a table [relax] makes one"),
         (["h2", "--fragments", "2*h"], 2, "--fragments is for --curve"),
         (["h2", "--curve", "--fragments", "2*li"], 2, "there is no energy of li"),
         (["h2", "--curve", "--fragments", "h"], 2, "1 H against 2, 1 electrons against 2"),

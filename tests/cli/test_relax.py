@@ -67,6 +67,8 @@ def test_commands_lead_a_molecule_along_its_path_to_the_end(relaxing: Shell) -> 
     going = submitted(relaxing, "submit", "h2.toml")
     assert len(going) == 1
     assert submitted(relaxing, "submit", "h2.toml") == []
+    done = relaxing.run("plot", "--path")
+    assert (done.returncode, "no geometry has results yet" in done.stderr) == (1, True)
     seen = list(going)
     for number in range(5):
         finish(RunDir(relaxing.runs / seen[-1]))
@@ -91,6 +93,9 @@ def test_commands_lead_a_molecule_along_its_path_to_the_end(relaxing: Shell) -> 
     assert path["ending"] == "below tolerance"
     (bond,) = path["geometries"][-1]["found"]["internals"]
     assert abs(bond["value"] - MINIMUM) < 4.0 * bond["error"]
+    done = relaxing.run("plot", "--path", "-o", "path.svg")
+    assert (done.returncode, "relaxed: the largest force" in done.stdout) == (0, True), done.stderr
+    assert ">force_tolerance = 0.002<" in (relaxing.cwd / "path.svg").read_text()
     again = 'name = "again"\n[system]\nxyz = "end.xyz"\n'
     (relaxing.cwd / "again.toml").write_text(again)
     assert relaxing.run("validate", "again.toml").returncode == 0

@@ -14,12 +14,14 @@ from vmcjob.columns import Axis
 from vmcjob.observables import Quantity
 from vmcjob.plot import (
     CurvePoint,
+    PathPoint,
     RunSeries,
     draw_comparison,
     draw_curve,
     draw_curves,
     draw_observables,
     draw_overview,
+    draw_path,
     render,
 )
 from vmcjob.plot.panels import log_smoothed, smoothed
@@ -289,3 +291,18 @@ def test_long_words_leave_the_panels_and_each_other_alone(length: str) -> None:
     panels = [axes.get_tightbbox() for axes in figure.axes if axes.axison]
     boxes += [box for box in panels if box is not None]
     assert not any(a.overlaps(b) for a, b in combinations(boxes, 2))
+
+
+def test_a_path_has_energies_forces_and_the_tolerance(tmp_path: Path) -> None:
+    """A force within its error of zero, and a path of one geometry, break logarithmic axes."""
+    points = [PathPoint(-1.15, 1e-3, 0.11, 5e-3), PathPoint(-1.17, 2e-3, 3e-4, 6e-4)]
+    figure = draw_path(points, 1e-3, "h2-relax")
+    expected = [([-1.15, -1.17], [1e-3, 2e-3]), ([0.11, 3e-4], [5e-3, 6e-4])]
+    for axes, (means, errors) in zip(figure.axes, expected, strict=True):
+        drawn, _, (bars,) = cast("ErrorbarContainer", axes.containers[0]).lines
+        np.testing.assert_allclose(np.asarray(drawn.get_ydata(orig=False)), means)
+        lengths = [segment[1, 1] - segment[0, 1] for segment in bars.get_segments()]
+        np.testing.assert_allclose(lengths, 2.0 * np.array(errors))
+    assert "force_tolerance = 0.001" in texts(figure)
+    for number in (1, 2):
+        save(draw_path(points[:number], 1e-3, "h2-relax"), tmp_path / f"{number}.png")

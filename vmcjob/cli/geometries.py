@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple  # Any: JSON
 from vmcjob.cli.columns import TableColumn, make_table
 from vmcjob.cli.screen import put, put_table, say
 from vmcjob.cli.text import count, format_energy
-from vmcjob.errors import UsageError
+from vmcjob.errors import StoreError, UsageError
 
 if TYPE_CHECKING:
+    from vmcjob.plot import Figure
     from vmcjob.rundir import RunDir
     from vmcjob.rundir.relaxations import Found, Geometry, Internal, Relaxation
 
@@ -72,8 +73,39 @@ def paths_of(chosen: "Sequence[RunDir]", xyz: Path | None = None) -> "list[Relax
     """
     found = [path for path, _ in known_paths(chosen)]
     if xyz is not None:
-        _write_xyz(xyz, found, chosen)
+        _write_xyz(xyz, _the_only_one(found, "--xyz writes the geometry of"), chosen)
     return found
+
+
+def the_only_path(chosen: "Sequence[RunDir]", purpose: str) -> "Relaxation":
+    """The only path that some runs belong to; UsageError unless there is one.
+
+    Args:
+        chosen: the runs.
+        purpose: an option and its verb, for the error.
+    """
+    return _the_only_one([path for path, _ in known_paths(chosen)], purpose)
+
+
+def _the_only_one(paths: "Sequence[Relaxation]", purpose: str) -> "Relaxation":
+    if len(paths) != 1:
+        names = ", ".join(path.name for path in paths) or "none"
+        advice = "name a run of one" if paths else "only a spec with a table [relax] makes one"
+        raise UsageError(f"{purpose} one relaxation, and here is {names}; {advice}")
+    return paths[0]
+
+
+def draw_relaxation(path: "Relaxation") -> "Figure":
+    """Energy and largest force at each finished geometry; StoreError without one."""
+    from vmcjob.plot import PathPoint, draw_path
+    from vmcjob.relaxation.path import largest_force
+
+    found = [one.found for one in path.geometries if one.found is not None]
+    if not found:
+        advice = "submit or resume reads those of a run that has finished"
+        raise StoreError(f"{path.name}: no geometry has results yet; {advice}")
+    points = [PathPoint(one.energy, one.error, *largest_force(one)) for one in found]
+    return draw_path(points, path.force_tolerance, path.name)
 
 
 def say_geometry(path: "Relaxation", n_told: int) -> int:
@@ -104,17 +136,13 @@ def ending_in_words(path: "Relaxation") -> str:
     return f"not relaxed: {force} is left after {number}; raise relax.max_steps and submit again"
 
 
-def _write_xyz(file: Path, paths: "Sequence[Relaxation]", chosen: "Sequence[RunDir]") -> None:
-    """Write the last geometry of the only path; UsageError unless there is one path."""
+def _write_xyz(file: Path, path: "Relaxation", chosen: "Sequence[RunDir]") -> None:
+    """Write the last geometry of a path."""
     from vmcjob.cli.outfile import require_folder, write_output
     from vmcjob.cli.tablefile import refuse_folders_of_runs
 
-    if len(paths) != 1:
-        names = ", ".join(path.name for path in paths) or "none"
-        raise UsageError(f"--xyz writes the geometry of one relaxation, and here is {names}")
     refuse_folders_of_runs(file, chosen)
     require_folder(file)
-    (path,) = paths
     atoms = zip(path.symbols, path.last.positions, strict=True)
     lines = [f"{symbol:<2} {_in_angstrom(at)}" for symbol, at in atoms]
     head = f"geometry {len(path.geometries) - 1} of {path.name}, run {path.last.run_id}, angstrom"

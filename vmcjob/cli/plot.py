@@ -1,4 +1,4 @@
-"""The command `plot`: pictures of runs and of curves."""
+"""The command `plot`: pictures of runs, of curves and of relaxations."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -13,6 +13,7 @@ from vmcjob.cli.energies import Unbalanced
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.outfile import write_output
+from vmcjob.cli.screen import put
 from vmcjob.cli.text import count, format_point
 from vmcjob.errors import IncompleteError, NotFoundError, StoreError, UsageError, VmcJobError
 
@@ -54,6 +55,9 @@ class PictureOptions:
         typer.Option("--fragments", metavar="SUM", help="With --curve: the fragments, like 2*h."),
     ] = None
     unbalanced: Unbalanced = False
+    path: Annotated[
+        bool, typer.Option("--path", help="Energy and largest force along a relaxation.")
+    ] = False
 
 
 @app.command(cls=Command)
@@ -64,13 +68,13 @@ def plot(
     site: SiteProfile = None,
     runs: RunsRoot = None,
 ) -> None:
-    """Draw how runs converged, or the curve of a sweep.
+    """Draw how runs converged, the curve of a sweep, or the path of a relaxation.
 
     Each run gets a picture of its training and of the error of its evaluated energy; a second
     picture shows its observables. Ends with exit code 3 when a run could not be drawn.
     """
-    if options.compare and options.curve:
-        raise UsageError("--compare and --curve are two pictures; choose one")
+    if options.compare + options.curve + options.path > 1:
+        raise UsageError("--compare, --curve and --path are different pictures; choose one")
     if options.fragments is not None and not options.curve:
         raise UsageError("--fragments is for --curve")
     chosen = select_runs(selectors, site, runs)
@@ -83,6 +87,8 @@ def plot(
             others = select_runs(None, site, runs)
             fragments = Fragments(options.fragments, others, options.unbalanced)
         plot_curve(chosen, _target(output, "curve", image_format, chosen), fragments)
+    elif options.path:
+        _plot_path(chosen, _target(output, "path", image_format, chosen))
     elif options.compare:
         _plot_comparison(chosen, _target(output, "comparison", image_format, chosen))
     else:
@@ -117,6 +123,16 @@ def _plot_one(run: "RunDir", path: Path) -> None:
         beside = path.with_stem(f"{path.stem}-observables")
         drawn = draw_observables(title_of(run), found, say_numbers(found))
         write_output(beside, render(drawn, beside))
+
+
+def _plot_path(chosen: "Sequence[RunDir]", file: Path) -> None:
+    """Draw the only relaxation among the runs, and print how far it has come."""
+    from vmcjob.cli.geometries import draw_relaxation, ending_in_words, the_only_path
+    from vmcjob.plot import render
+
+    path = the_only_path(chosen, "--path draws")
+    write_output(file, render(draw_relaxation(path), file))
+    put(f"{path.name}: {ending_in_words(path)}")
 
 
 def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:
