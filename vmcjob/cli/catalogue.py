@@ -92,7 +92,7 @@ PANELS: Final[Mapping[str, Mapping[str, Entry]]] = {
         ),
         "plot": Entry(
             "plot",
-            "Draw how runs converged, or the curve of a sweep.",
+            "Draw how runs converged, the curve of a sweep, or the path of a relaxation.",
             ("vmcjob plot h2", "vmcjob plot h2_curve --curve R"),
         ),
         "report": Entry(
