@@ -74,8 +74,10 @@ def test_a_run_that_is_disturbed_again_and_again_ends_with_the_same_series(
         }
     for how, story in stories.items():
         first = story.result()
-        rooms[how].wait_for(FINISHED=1)
         run = rooms[how].only_run()
+        rooms[how].wait_until(lambda run=run: has_ended(run), f"{how}: the run has ended")
+        lengthen_if_too_short(rooms[how], run)
+        rooms[how].wait_for(FINISHED=1)
         assert_same(run, undisturbed.series)
         submission = run.read_submission()
         assert submission is not None
@@ -110,19 +112,28 @@ def next_worker(
     is_ready: Callable[[RunDir, Process | None], bool],
 ) -> Process | None:
     """The worker of the next attempt when it is ready; None if the run has finished."""
-
-    def has_ended() -> bool:
-        outcome = run.read_outcome()
-        return outcome is not None and outcome.outcome is not Outcome.PREEMPTED
-
-    room.wait_until(lambda: is_ready(run, earlier) or has_ended(), "the next worker is ready")
-    outcome, submission = run.read_outcome(), run.read_submission()
-    if outcome is not None and outcome.message == TOO_SHORT:  # on a slow machine
-        room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has left the queue")
-        room.run("resume", "--mem=500M", "-t", "00:05:00", "h")
+    room.wait_until(lambda: is_ready(run, earlier) or has_ended(run), "the next worker is ready")
+    if lengthen_if_too_short(room, run):
         return next_worker(room, run, earlier, is_ready)
+    outcome, submission = run.read_outcome(), run.read_submission()
     assert outcome is None or outcome.outcome in (Outcome.FINISHED, Outcome.PREEMPTED), outcome
-    return submission.worker if submission and not has_ended() else None
+    return submission.worker if submission and not has_ended(run) else None
+
+
+def has_ended(run: RunDir) -> bool:
+    """Whether no further attempt follows."""
+    outcome = run.read_outcome()
+    return outcome is not None and outcome.outcome is not Outcome.PREEMPTED
+
+
+def lengthen_if_too_short(room: Room, run: RunDir) -> bool:
+    """On a slow machine, a minute may be too short for one step: resume the run with five."""
+    outcome = run.read_outcome()
+    if outcome is None or outcome.message != TOO_SHORT:
+        return False
+    room.wait_until(lambda: not room.cluster.job_ids(room.cwd), "the job has left the queue")
+    room.run("resume", "--mem=500M", "-t", "00:05:00", "h")
+    return True
 
 
 def has_begun(run: RunDir, earlier: Process | None) -> bool:
