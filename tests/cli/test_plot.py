@@ -1,6 +1,7 @@
 """plot, as users type it."""
 
 import errno
+import json
 import os
 import shutil
 from pathlib import Path
@@ -34,17 +35,20 @@ def make_finished(
     seed: int = 0,
     *,
     n_train: int = N_TRAIN,
+    tables: str = "",
+    continues: str | None = None,
     **changes: object,
 ) -> None:
     """A finished run of white noise about an energy, so that its mean has the error above."""
     record = make_record(run_id, **changes)
-    text = f'name = "{record.name}"\n[system]\natoms = {atoms}\n'
+    text = f'name = "{record.name}"\n[system]\natoms = {atoms}\n{tables}'
     run = RunDir.create(root, record, dump_spec(parse_spec(text, "x.toml").points[0].spec))
     finish(run)
     shutil.rmtree(run.store_path, ignore_errors=True)
     layout = Layout(n_train=n_train, n_evaluate=N_STEPS, n_walkers=2, n_electrons=2, n_snapshots=0)
+    provenance = {"continues": {"run_id": continues}} if continues else {}
     store = RunStore.create(
-        run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
+        run.store_path, run_id=run.path.name, spec_text="", provenance=provenance, layout=layout
     )
     noise = np.random.default_rng(seed).normal(size=N_STEPS)
     energies = energy + ERROR * N_STEPS**0.5 * noise
@@ -199,6 +203,56 @@ def test_what_cannot_be_drawn_is_said(
     assert (done.returncode, "Traceback" in done.stderr) == (code, False), done.stderr
     assert words in done.stderr
     assert drawn(curve) == []
+
+
+H2 = '[["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]'
+SHORT, LONGER, TRAINED, LONGEST = (f"h2-000000000{number}" for number in range(1, 5))
+TRAINED_ON = f'[train]\nstart_from = "{SHORT}"\nfollow_nuclei = true\n'
+
+
+def test_a_name_extends_the_run_that_trained_on_and_not_the_run_before(shell: Shell) -> None:
+    """Both were extended, so that the curve had two points at one distance."""
+    make_finished(shell.runs, SHORT, ENERGY[3], H2)
+    make_finished(shell.runs, TRAINED, ENERGY[3], H2, 1, tables=TRAINED_ON)
+    more = ("--more-steps", "10", "--dry-run", "--json")
+    for name in ("h2", "h2-*"):
+        done = shell.run("resume", name, *more)
+        assert done.returncode == 0, done.stderr
+        assert f"left as it is: {SHORT}  trained on in {TRAINED}" in done.stderr
+        assert len(json.loads(done.stdout)["submitted"]) == 1
+    for names, n_extended in (([SHORT], 1), ([SHORT, TRAINED], 2), ([SHORT, "h2"], 2)):
+        done = shell.run("resume", *names, *more)
+        assert len(json.loads(done.stdout)["submitted"]) == n_extended, done.stderr
+    make_finished(shell.runs, LONGER, ENERGY[3], H2, 2, continues=SHORT)
+    done = shell.run("resume", "h2-*", *more)
+    assert f"left as it is: {LONGER}  trained on in {TRAINED}" in done.stderr
+
+
+def test_the_run_that_trained_on_has_the_only_row(shell: Shell) -> None:
+    """Also where the run before was extended after that."""
+    make_finished(shell.runs, SHORT, ENERGY[3], H2)
+    make_finished(shell.runs, LONGER, ENERGY[3], H2, 1, continues=SHORT)
+    make_finished(shell.runs, TRAINED, ENERGY[3], H2, 2, tables=TRAINED_ON)
+    make_finished(shell.runs, LONGEST, ENERGY[3], H2, 3, tables=TRAINED_ON, continues=TRAINED)
+    table = json.loads(shell.run("aggregate", "--json").stdout)
+    assert [row["run_ids"] for row in table["rows"]] == [[LONGEST]]
+    reasons = {one["run_id"]: one["reason"] for one in table["contained"]}
+    assert reasons == {
+        SHORT: f"all of it is in {LONGER}",
+        LONGER: f"trained on in {LONGEST}",
+        TRAINED: f"all of it is in {LONGEST}",
+    }
+
+
+def test_rows_at_one_place_are_named(shell: Shell) -> None:
+    """The message once said only that there were two."""
+    make_finished(shell.runs, SHORT, ENERGY[3], H2)
+    make_finished(shell.runs, LONGER, ENERGY[3], H2, 1, science_sha256="cd" * 32)
+    done = shell.run("plot", "--curve")
+    assert done.returncode == 2
+    assert "two rows are at 1.4: 'h2 R=1.4 " in done.stderr
+    assert f"({SHORT}) and 'h2 R=1.4 " in done.stderr
+    assert f"({LONGER}); name the runs of the curve by their ids" in done.stderr
 
 
 def test_without_runs_there_is_nothing_to_draw(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:
     ]
 
 
-def _trained_from(run: RunDir, spec: JobSpec) -> str | None:
+def trained_from(run: RunDir, spec: JobSpec) -> str | None:
     """The run of the same name, point and system that this one has trained on from, if any."""
     origin = spec.train.start_from
     if origin is None:
@@ -114,5 +114,5 @@ def _read_facts(run: RunDir) -> dict[str, Any]:
         "method": science_keys(spec),
         "n_walkers": spec.sampler.walkers,
         "spins": (spec.system.n_up, spec.system.n_down),
-        "trained_from": _trained_from(run, spec),
+        "trained_from": trained_from(run, spec),
     }

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -152,12 +153,19 @@ def _places(rows: "Sequence[Row]", specs: "Sequence[JobSpec]", key: str) -> tupl
 def _points(rows: "Sequence[Row]", at: Sequence[float]) -> "list[CurvePoint]":
     from vmcjob.plot import CurvePoint
 
-    if len(set(at)) < len(at):
-        raise UsageError("two rows are at one place; name the runs of one sweep and one method")
-    return [
-        CurvePoint(place, row.energy, row.error, row.converged)
-        for place, row in sorted(zip(at, rows, strict=True), key=lambda pair: pair[0])
-    ]
+    in_order = sorted(zip(at, rows, strict=True), key=lambda pair: pair[0])
+    for (place, row), (other_place, other) in pairwise(in_order):
+        if place == other_place:
+            raise UsageError(
+                f"two rows are at {place:g}: {_with_runs(row)} and {_with_runs(other)}; "
+                "name the runs of the curve by their ids, without the runs of one of these rows"
+            )
+    return [CurvePoint(at, row.energy, row.error, row.converged) for at, row in in_order]
+
+
+def _with_runs(row: "Row") -> str:
+    """The name of a row, and the ids of its runs."""
+    return f"'{row.name}' ({', '.join(row.run_ids)})"
 
 
 def _fit(points: "Sequence[CurvePoint]") -> "tuple[Fit | None, str]":

@@ -1,5 +1,6 @@
 """From specs to runs: submit, resume what has stopped half-way, rerun what has ended."""
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ from vmcjob.cli.longer import Extension, MoreTraining
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
 from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.relax import go_along_paths, paths_among, relax
+from vmcjob.cli.screen import say
 from vmcjob.cli.specs import read_plans, say_doubts
 from vmcjob.cli.submission import CommandOptions, submit_plans
 from vmcjob.errors import UsageError
@@ -133,7 +135,7 @@ def resume(
     extension = (
         MoreTraining(more_training) if more_training else Extension(more_steps, target_error)
     )
-    chosen = _longest(chosen)
+    chosen = _newest(chosen, selectors)
     _require_finished(chosen)
     submit_plans(plans_again(chosen, extension), options)
 
@@ -173,10 +175,27 @@ def _refuse_active(chosen: "list[RunDir]") -> None:
         raise UsageError("\n".join(words))
 
 
-def _longest(chosen: "list[RunDir]") -> "list[RunDir]":
-    """The chosen runs without those that another chosen run continues."""
-    continued = {run.continues for run in chosen}
-    return [run for run in chosen if run.path.name not in continued]
+def _newest(chosen: "list[RunDir]", selectors: Sequence[str]) -> "list[RunDir]":
+    """The chosen runs without those that another chosen run continues or has trained on from.
+
+    A run whose id is among the selectors stays, although another run has trained on from it.
+    """
+    from vmcjob.analysis.energies import trained_from
+    from vmcjob.results.replaced import replaced_by
+    from vmcjob.spec import load_resolved
+
+    continues = {run.path.name: run.continues for run in chosen}
+    origins = {
+        run.path.name: trained_from(run, load_resolved(run.read_spec_text(), str(run.spec_path)))
+        for run in chosen
+    }
+    newer = replaced_by(continues, origins)
+    kept = {*map(str, continues.values()), *(Path(selector).name for selector in selectors)}
+    left = [run_id for run_id in newer if run_id not in kept]
+    for run_id in left:
+        say(f"left as it is: {run_id}  trained on in {newer[run_id]}", "dim")
+    gone = {*left, *continues.values()}
+    return [run for run in chosen if run.path.name not in gone]
 
 
 def _require_finished(chosen: "list[RunDir]") -> None:

@@ -15,6 +15,7 @@ from vmcjob.results.frames import to_dataframe, to_dataset
 from vmcjob.results.html import html_table
 from vmcjob.results.naming import tell_apart
 from vmcjob.results.provenance import summarize
+from vmcjob.results.replaced import replaced_by
 from vmcjob.results.units import format_energy
 from vmcjob.stats import Estimate, pool
 from vmcjob.verdict.judgement import CONVERGED, by_run, explain, verdict_of
@@ -190,9 +191,10 @@ def make_table(runs: Iterable[RunResult], attempts: Attempts = attempt_all) -> T
         else:
             found[run.run_id] = item
     longer = {item.continues: run_id for run_id, item in found.items() if item.continues}
-    trained_on = {
-        item.run.trained_from: run_id for run_id, item in found.items() if item.run.trained_from
-    }
+    trained_on = replaced_by(
+        {run_id: item.continues for run_id, item in found.items()},
+        {run_id: item.run.trained_from for run_id, item in found.items()},
+    )
     groups: dict[tuple[str, str], list[Evaluated]] = defaultdict(list)
     contained: list[Exclusion] = []
     for run_id, item in found.items():
