@@ -279,6 +279,25 @@ def test_a_worker_without_a_word_has_failed_or_is_dead(run, slurm, program, code
     assert slurm.calls("scontrol") == []
 
 
+def test_the_last_line_of_a_container_that_does_not_start_is_told(run, slurm, tmp_path):
+    """`status` said "exit code 1" alone; a line of an earlier attempt is no reason of this one."""
+    image = tmp_path / "vmc.sif"
+    image.write_bytes(b"image")
+    image_digest.cache_clear()
+    program = "import sys; print('WARNING: a', '\\33[91mERROR: no capability\\33[0m', '', sep='\\n')"
+    command, digest = (sys.executable, "-c", f"{program}; sys.exit(1)"), hashlib.sha256(b"image")
+    names = str(run.path), "h2-abc"
+    contained = Supervisor(*names, command, 1.0, str(image), digest.hexdigest())
+    assert contained.supervise(JOB) == 1
+    begin = "the worker ended by exit code 1"
+    container = "and vmcjob doctor --on-node tries its container"
+    logs = f"vmcjob logs {run.path.name} shows its log"
+    assert examine(run).message == f"{begin}: ERROR: no capability; {logs}, {container}"
+    silent = replace(contained, command=(sys.executable, "-c", "raise SystemExit(1)"))
+    assert silent.supervise(JOB) == 1
+    assert examine(run).message == f"{begin}; it wrote nothing to its log, {container}"
+
+
 @pytest.mark.parametrize(("word", "code"), [("FINISHED", 0), ("PREEMPTED", 75)])
 def test_a_signal_after_the_workers_last_word_changes_nothing(run, slurm, word, code):
     """It has taken its handlers down by then, and dies; what it said is what happened."""

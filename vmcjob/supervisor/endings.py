@@ -39,6 +39,7 @@ from vmcjob.supervisor.retries import (
     is_out_of_memory,
     try_again,
 )
+from vmcjob.supervisor.words import last_line
 
 PATIENCE_S = 30.0  # for a batch system that has yet to notice that a node was lost
 BROUGHT_BACK = "a node was lost; its job is started again, and goes on from the last commit"
@@ -60,20 +61,20 @@ def _lost_ranks(run: RunDir, job: BatchContext) -> dict[object, str]:
     }
 
 
-def note_end(run: RunDir, pid: int, code: int) -> None:
-    """Say for a worker that could not say it itself how it ended.
+def note_end(run: RunDir, pid: int, code: int, why: str = "") -> None:
+    """Say for a worker that could not say it itself how it ended, and why if that is known.
 
     One that ended by itself has failed; one that was killed is dead, and goes without an outcome.
     """
     with suppress(OSError, RunDirError):  # a full disk or a removed run must not take us down
         try:
             with run.lock():
-                _note_loss_of_first(run, pid, code)
+                _note_loss_of_first(run, pid, code, why)
         except RunDirError as error:  # another worker has the run: nothing of it is changed
             run.append_attempt(REFUSED, worker_pid=pid, how=str(error))
 
 
-def _note_loss_of_first(run: RunDir, pid: int, code: int) -> None:
+def _note_loss_of_first(run: RunDir, pid: int, code: int, why: str) -> None:
     """Record the end of the worker, unless it did so itself or the run has begun anew."""
     how, submission = how_it_ended(code), run.read_submission()
     if submission is None or submission.worker_pid != pid or run.read_outcome() is not None:
@@ -82,7 +83,7 @@ def _note_loss_of_first(run: RunDir, pid: int, code: int) -> None:
     with open(run.log_path, "a", encoding="utf-8") as log:
         log.write(f"vmcjob: the worker (pid {pid}) ended by {how} without an outcome\n")
     if code >= 0:
-        message = f"the worker ended by {how}; its log says more"
+        message = f"the worker ended by {how}{why or '; its log says more'}"
         run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message=message))
 
 
@@ -102,6 +103,16 @@ class Attempt:
     n_ranks: int = 1
     memory: HostMemory | None = None  # where a new job may ask for more
     has_gpus: bool = False
+    log_begin: int = 0  # size of the run's log when the worker was started
+
+    @property
+    def last_words(self) -> str:
+        """The last line of the worker or of Apptainer, and the commands that tell more."""
+        line, run_id = last_line(self.run.log_path, self.log_begin), self.run.path.name
+        more = f"; vmcjob logs {run_id} shows its log" if line else "; it wrote nothing to its log"
+        if self.is_contained and not self.has_moved:
+            more += ", and vmcjob doctor --on-node tries its container"
+        return f": {line}{more}" if line else more
 
 
 def conclude(attempt: Attempt, folder: str | None = None) -> int:
@@ -132,7 +143,8 @@ def conclude(attempt: Attempt, folder: str | None = None) -> int:
         record = OutcomeRecord(outcome=decision.outcome, message=decision.message)
         run.write_outcome(record)
     if decision.is_lost:
-        note_end(run, attempt.worker_pid, as_signal(attempt.returncode))
+        code = as_signal(attempt.returncode)
+        note_end(run, attempt.worker_pid, code, attempt.last_words)
         if _gets_memory(attempt, outcome):
             return STOPPED
     if not (decision.goes_on and _come_back(attempt, folder)):

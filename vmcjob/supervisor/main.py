@@ -48,6 +48,7 @@ from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.watch import Deadline, Inbox, Recall, listen, watch
+from vmcjob.supervisor.words import size_of
 
 BLOCKED = 1
 """Exit code of a job that began in vain: those that wait for it must not begin."""
@@ -114,6 +115,7 @@ class Supervisor:
             run.take_start()
             cache = self._prepare(run, rank)
             run.clear_outcome()
+            log_begin = size_of(run.log_path)
             worker = self._start(run, rank, cache)
             _record_start(run, submission, job, worker)
         except VmcJobError as error:
@@ -125,7 +127,7 @@ class Supervisor:
         has_moved = after is not None and after != before
         ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
         how = self.image is not None, self.notify, self.retries, rank.count
-        attempt = Attempt(*ended, *how, self.memory, self.has_gpus)
+        attempt = Attempt(*ended, *how, self.memory, self.has_gpus, log_begin)
         return conclude(attempt, self.folder)
 
     def _why_not_begun(self, run: RunDir, submission: Submission | None) -> int | None:
