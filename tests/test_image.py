@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -13,6 +14,7 @@ import pytest
 import vmcjob
 from vmcjob.apptainer import image as images
 from vmcjob.apptainer.container import Image
+from vmcjob.apptainer.trial import Trial, try_start
 from vmcjob.errors import ContainerError, NotFoundError
 
 CONTENT = b"an image"
@@ -117,28 +119,42 @@ def test_an_image_that_fails_its_own_test_is_not_verified(sif, programs):
         images.verify(Image(sif))
 
 
-@pytest.mark.parametrize(
-    ("euid", "capabilities", "options", "is_advised"),
-    [
-        (0, "000001fffeffffff", (), True),
-        (0, "000001fffeffffff", ("--userns",), False),
-        (0, "000001ffffffffff", (), False),
-        (1000, "0000000000000000", (), False),
-    ],
-)
-def test_a_root_who_may_not_raise_limits_is_told_the_option_that_helps(
-    sif, programs, monkeypatch, euid, capabilities, options, is_advised
-):
+ONLY_USERNS = """#!/bin/sh
+echo "$@" >> $0.calls
+case "$*" in test*) exit 1;; *--userns*) exit 0;; esac
+printf 'WARNING: no passwd file\\n\\033[91mERROR  : Requesting capability set\\n\\033[0m' >&2
+exit 1
+"""
+"""An Apptainer for a root without all capabilities, whose image fails its test anyway."""
+
+
+@pytest.mark.parametrize(("options", "is_advised"), [((), True), (("--userns",), False)])
+def test_an_option_that_helps_is_told(sif, programs, options, is_advised):
     """In a container of its own, root lacks CAP_SYS_RESOURCE: Apptainer names no remedy."""
-    programs.make("apptainer", code=255)
-    read = Path.read_text
-    status = f"Name:\tpython\nCapEff:\t{capabilities}\n"
-    is_asked = Path("/proc/self/status").__eq__
-    monkeypatch.setattr(Path, "read_text", lambda p, *a: status if is_asked(p) else read(p, *a))
-    monkeypatch.setattr(os, "geteuid", lambda: euid)
+    programs.make("apptainer")
+    (programs.folder / "apptainer").write_text(ONLY_USERNS)
     with pytest.raises(ContainerError) as refusal:
         images.verify(Image(sif, None, options))
     assert ('options = ["--userns"] into [container]' in str(refusal.value)) is is_advised
+
+
+def test_a_container_is_tried_before_there_is_an_image(programs, tmp_path, monkeypatch):
+    """Which options it needs was found out after a build of minutes, and a job."""
+    programs.make("apptainer")
+    (programs.folder / "apptainer").write_text(ONLY_USERNS)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    found = try_start(["--writable-tmpfs"])
+    assert found.options == ("--writable-tmpfs", "--userns")
+    assert found.problem == "ERROR  : Requesting capability set"
+    calls = programs.calls("apptainer")
+    assert [call.startswith("exec --cleanenv --no-home --bind /bin") for call in calls] == [
+        True
+    ] * 2
+    assert try_start(["--userns"]) == Trial("", ("--userns",))
+    programs.make("apptainer", code=255, error="FATAL: no namespaces\n")
+    assert try_start() == Trial("FATAL: no namespaces", None)
+    assert not try_start().advice
+    assert not list(tmp_path.glob("vmcjob-trial-*"))
 
 
 def test_without_apptainer_there_is_a_sentence(sif, programs):

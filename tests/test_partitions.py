@@ -7,6 +7,7 @@ from vmcjob.errors import SchedulerError
 from vmcjob.plan import make_plan
 from vmcjob.resources import Request
 from vmcjob.rundir import list_runs
+from vmcjob.scheduler import Slurm, SubmissionOptions
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 
@@ -74,6 +75,28 @@ def test_a_job_beyond_the_limits_of_its_partition_is_refused(cluster, tmp_path, 
 def test_a_job_within_them_is_submitted(cluster, tmp_path, flags):
     submit(tmp_path, **flags)
     assert len(list_runs(tmp_path)) == 1
+
+
+WHOLE = "DefMemPerNode = UNLIMITED\nSelectTypeParameters = CR_CORE_MEMORY\n"
+SAYS = "case $* in *config*) /bin/cat <<'E'\n{}E\n;; *) /bin/cat <<'E'\n{}E\n;; esac\n"
+
+
+@pytest.mark.parametrize(
+    ("flags", "is_told"),
+    [
+        ({}, True),
+        ({"mem": "4G"}, False),
+        ({"extra": ("mem-per-cpu=1G",)}, False),
+        ({"extra": ("exclusive",)}, False),
+        ({"partition": "long"}, False),  # it gives 1000 MB
+    ],
+)
+def test_a_job_that_would_get_all_memory_of_its_node_is_told(cluster, tmp_path, flags, is_told):
+    """Without a word, one job a node is all that runs at a time."""
+    (cluster.folder / "scontrol").write_text(f"#!/bin/sh\n{SAYS.format(WHOLE, PARTITIONS)}")
+    options = SubmissionOptions(tmp_path, Site(), Request(**flags))
+    words = Slurm().announce(options, [make_plan(parse_spec(SPEC, "h.toml"))])
+    assert any("all memory of its node" in line for line in words) is is_told
 
 
 def test_where_no_cluster_answers_there_is_a_way_to_stay_here(cluster, tmp_path):

@@ -284,8 +284,8 @@ def test_the_last_line_of_a_container_that_does_not_start_is_told(run, slurm, tm
     image = tmp_path / "vmc.sif"
     image.write_bytes(b"image")
     image_digest.cache_clear()
-    program = "import sys; print('WARNING: a', '\\33[91mERROR: no capability\\33[0m', '', sep='\\n')"
-    command, digest = (sys.executable, "-c", f"{program}; sys.exit(1)"), hashlib.sha256(b"image")
+    program = "print('WARNING: a\\n\\33[91mERROR: no capability\\33[0m\\n'); raise SystemExit(1)"
+    command, digest = (sys.executable, "-c", program), hashlib.sha256(b"image")
     names = str(run.path), "h2-abc"
     contained = Supervisor(*names, command, 1.0, str(image), digest.hexdigest())
     assert contained.supervise(JOB) == 1

@@ -97,6 +97,21 @@ def test_an_image_that_does_not_start_or_is_of_another_release_is_told(machine: 
     assert "FATAL: no namespaces" in done.stdout
 
 
+@pytest.mark.parametrize("text", ["", '[container]\nimage = "i.sif"\n'])
+def test_a_container_is_tried_before_there_is_an_image(machine: Machine, text: str) -> None:
+    """A root without all capabilities starts containers by one option alone; none is to guess."""
+    (machine.folder / "s.toml").write_text(text)
+    machine.add("apptainer", "1.4.5")
+    assert machine.levels("--site", "s.toml")["container"] == OK
+    only = '#!/bin/sh\ncase "$*" in --version|*--userns*) ;; *) echo ERROR >&2; exit 1;; esac\n'
+    (machine.folder / "bin" / "apptainer").write_text(only)
+    checks = json.loads(machine.doctor("--json", "--site", "s.toml").stdout)["checks"]
+    (found,) = (check for check in checks if check["name"] == "container")
+    assert found["level"] == WARNING
+    assert found["found"].startswith("does not start: ERROR; with --userns a container starts here")
+    assert 'write options = ["--userns"] into [container] of the site profile' in found["found"]
+
+
 def test_a_gpu_that_jax_does_not_see_is_a_failure(machine: Machine, monkeypatch) -> None:
     """Runs would go on the CPU, a hundred times as slow, without a word."""
     machine.add("nvidia-smi", "GPU 0: NVIDIA H100 (UUID: GPU-1)")

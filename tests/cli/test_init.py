@@ -109,6 +109,47 @@ def test_a_profile_names_the_partition_with_gpus_and_the_only_account(
     assert "\n  vmcjob submit -n --site here/site.toml SPEC\n" in done.stderr
 
 
+CONFIG = """
+DefMemPerNode           = UNLIMITED
+JobDefaults             = (null)
+SelectType              = select/cons_tres
+SelectTypeParameters    = CR_CORE_MEMORY
+"""
+PARTITIONS = "PartitionName=cpu Default=YES DefMemPerNode=2000\nPartitionName=gpu Default=NO {}\n"
+
+
+@pytest.mark.parametrize(
+    ("config", "of_partition", "mem"),
+    [
+        (CONFIG, "DefMemPerNode=UNLIMITED", "32GB"),
+        (CONFIG, "DefMemPerCPU=4000", None),
+        (CONFIG.replace("UNLIMITED", "4000"), "DefMemPerNode=UNLIMITED", None),
+        (CONFIG.replace("_MEMORY", ""), "DefMemPerNode=UNLIMITED", None),
+    ],
+)
+def test_a_profile_asks_for_memory_where_a_job_would_get_all_of_its_node(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, config: str, of_partition: str, mem: str | None
+) -> None:
+    """Points of a sweep waited for one another. The container's option was found by failed jobs."""
+    only = 'case "$*" in *--userns*) exit 0;; esac\nexit 1\n'
+    scontrol = f"case $* in *config*) cat <<'E'\n{config}E\n;; *) cat <<'E'\n"
+    programs = {
+        "sinfo": f"cat <<'E'\n{SINFO}E\n",
+        "sacctmgr": "exit 1\n",
+        "apptainer": only,
+        "scontrol": f"{scontrol}{PARTITIONS.format(of_partition)}E\n;; esac\n",
+    }
+    for name, text in programs.items():
+        program = folder / name
+        program.write_text(f"#!/bin/sh\n{text}")
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    assert run("init", "--cluster", "here").exit_code == 0
+    site = load_site(folder / "here" / "site.toml", {"HOME": str(folder)})
+    assert site.slurm.mem == mem
+    assert site.container.options == ("--userns",)
+
+
 def test_without_a_cluster_there_is_no_profile(folder: Path, monkeypatch) -> None:
     monkeypatch.setenv("PATH", str(folder))
     done = run("init", "--cluster")

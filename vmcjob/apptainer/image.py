@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vmcjob.apptainer.container import Image, digest, host_environment
+from vmcjob.apptainer.trial import last_line, try_start
 from vmcjob.errors import ContainerError, NotFoundError
 
-CAP_SYS_RESOURCE = 24  # as in linux/capability.h
-USERNS = "--userns"
 MISSING = 'apptainer is not on PATH; load its module, or see README\'s "On a cluster"'
 
 
@@ -86,8 +85,8 @@ def labels_of(path: Path) -> dict[str, str]:
     try:
         labels = json.loads(done.stdout)["data"]["attributes"]["labels"]
     except (ValueError, KeyError, TypeError):
-        said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise ContainerError(f"{path}: apptainer cannot inspect it: {said[-1]}") from None
+        said = last_line(done.stderr) or f"exit code {done.returncode}"
+        raise ContainerError(f"{path}: apptainer cannot inspect it: {said}") from None
     return dict(labels or {})
 
 
@@ -102,28 +101,8 @@ def verify(image: Image, *, is_tested: bool = True) -> str:
         line = ("apptainer", "test", "--cleanenv", "--no-home", *image.options, str(image.path))
         if code := _run(line, host_environment(os.environ)):
             words = f"{image.path}: its own test ended with exit code {code}"
-            raise ContainerError(f"{words}{advise_userns(image)}")
+            raise ContainerError(f"{words}{try_start(image.options).advice}")
     return found
-
-
-def advise_userns(image: Image) -> str:
-    """What helps a root who may not raise limits, which Apptainer does for root; else nothing."""
-    if USERNS in image.options or os.geteuid() != 0 or _has_capability(CAP_SYS_RESOURCE):
-        return ""
-    return (
-        "; this root lacks the capability CAP_SYS_RESOURCE, which Apptainer needs: write "
-        f'options = ["{USERNS}"] into [container] of the site profile'
-    )
-
-
-def _has_capability(number: int) -> bool:
-    """Whether the kernel grants it to this process; True where the kernel does not say."""
-    try:
-        lines = Path("/proc/self/status").read_text().splitlines()
-        granted = next(line.split()[1] for line in lines if line.startswith("CapEff:"))
-    except (OSError, StopIteration):
-        return True
-    return bool(int(granted, 16) >> number & 1)
 
 
 def _require(path: Path) -> None:

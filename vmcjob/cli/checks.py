@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from importlib import metadata
 from pathlib import Path
@@ -26,7 +26,6 @@ OK: Final = "ok"
 WARNING: Final = "warning"
 FAILURE: Final = "failure"
 
-_COLOURS: Final = re.compile(r"\x1b\[[0-9;]*m")
 TIMEOUT_S: Final = 60.0  # JAX takes some seconds to start, on a busy file system far more
 MAX_SKEW_S: Final = 5.0
 LEAST_MEMORY: Final = 4e9  # bytes; JAX, and compiling for it, take half
@@ -137,8 +136,11 @@ def check_slurm(site: "Site") -> Iterator[Check]:
         yield Check("accounting", OK, "slurmdbd answers")
 
 
-def check_apptainer(image: "Image | None") -> Iterator[Check]:
-    """Apptainer and what it needs of the kernel; without an image, it need not be there."""
+def check_apptainer(image: "Image | None", options: Sequence[str]) -> Iterator[Check]:
+    """Apptainer and what it needs of the kernel; without an image, it need not be there.
+
+    Without an image, a container is tried with the options of the site.
+    """
     need = WARNING if image is None else FAILURE
     if shutil.which("apptainer") is None:
         words = "not on PATH"
@@ -154,6 +156,18 @@ def check_apptainer(image: "Image | None") -> Iterator[Check]:
     if ask("unshare", "--user", "true").returncode:
         words = "not allowed: Apptainer needs its setuid installation"
         yield Check("user namespaces", WARNING, words, "sysctl user.max_user_namespaces")
+    if image is None or not image.path.exists():
+        yield _try_without_image(options)
+
+
+def _try_without_image(options: Sequence[str]) -> Check:
+    """Whether Apptainer starts a container here, where there is no image yet."""
+    from vmcjob.apptainer.trial import try_start
+
+    trial = try_start(options)
+    if not trial.problem:
+        return Check("container", OK, "starts; there is no image yet")
+    return Check("container", WARNING, f"does not start: {trial.problem}{trial.advice}")
 
 
 def check_image(image: "Image | None") -> Iterator[Check]:
@@ -163,7 +177,7 @@ def check_image(image: "Image | None") -> Iterator[Check]:
     try:
         found = image.digest()
     except ContainerError as error:
-        yield Check("image", FAILURE, str(error), "vmcjob image build IMAGE")
+        yield Check("image", FAILURE, str(error), f"vmcjob image build {quote(str(image.path))}")
         return
     pin = "as pinned" if image.pinned else "not pinned"
     yield Check("image", OK, f"{image.path}: sha256 {found[:12]}…, {pin}")
@@ -173,12 +187,12 @@ def check_image(image: "Image | None") -> Iterator[Check]:
 
 def _check_start(image: "Image") -> Check:
     """Whether the image starts here, and has this release of vmcjob."""
-    from vmcjob.apptainer.image import advise_userns
+    from vmcjob.apptainer.trial import try_start
 
     options = ("--cleanenv", "--no-home", *image.options)
     done = ask("apptainer", "exec", *options, str(image.path), "vmcjob", "--version")
     if done.returncode:
-        words = f"does not start: {_last(done)}{advise_userns(image)}"
+        words = f"does not start: {_last(done)}{try_start(image.options).advice}"
         return Check("container", FAILURE, words, "vmcjob image verify")
     said = done.stdout.strip()
     if said != f"vmcjob {__version__}":
@@ -242,9 +256,10 @@ def ask(*command: str) -> subprocess.CompletedProcess[str]:
 
 def _last(done: subprocess.CompletedProcess[str]) -> str:
     """The last line that a command said, or its exit code."""
-    plain = (_COLOURS.sub("", text).strip() for text in (done.stderr, done.stdout))
-    lines = next(filter(None, plain), "").splitlines()
-    return lines[-1] if lines else f"exit code {done.returncode}"
+    from vmcjob.apptainer.trial import last_line
+
+    said = last_line(done.stderr) or last_line(done.stdout)
+    return said or f"exit code {done.returncode}"
 
 
 def _read(path: str) -> str:

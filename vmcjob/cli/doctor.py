@@ -72,7 +72,7 @@ def _examine(site: "Site") -> Iterator[Check]:
     yield from check_quota()
     yield from checks.check_slurm(site)
     image = find_image(Container(), site.container)
-    yield from checks.check_apptainer(image)
+    yield from checks.check_apptainer(image, site.container.options)
     yield from checks.check_image(image)
     yield from checks.check_gpus(image)
 

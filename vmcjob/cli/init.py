@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import socket
 import sys
 from pathlib import Path
@@ -100,6 +101,7 @@ def _write_spec(folder: Path, xyz: Path | None, molecule: str | None) -> None:
 
 def _write_profile(folder: Path | None) -> None:
     """Write the profile of this cluster; SchedulerError if no cluster answers."""
+    from vmcjob.apptainer.trial import try_start
     from vmcjob.scheduler import draft_profile
     from vmcjob.site import find_profile, own_profile
 
@@ -107,7 +109,9 @@ def _write_profile(folder: Path | None) -> None:
     _require_new(path)
     # $VMCJOB_SITE may name another profile, or a file that is not there.
     is_found = folder is None and find_profile(None, os.environ) in (None, path)
-    _write(path, draft_profile(socket.gethostname().partition(".")[0]))
+    trial = try_start() if shutil.which("apptainer") else None
+    options = (trial and trial.options) or ()
+    _write(path, draft_profile(socket.gethostname().partition(".")[0], options))
     site = "" if is_found else f" --site {quote(str(path))}"
     say(f"wrote {path}; look through it, then")
     say_next(

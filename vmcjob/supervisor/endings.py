@@ -39,7 +39,7 @@ from vmcjob.supervisor.retries import (
     is_out_of_memory,
     try_again,
 )
-from vmcjob.supervisor.words import last_line
+from vmcjob.supervisor.words import last_words
 
 PATIENCE_S = 30.0  # for a batch system that has yet to notice that a node was lost
 BROUGHT_BACK = "a node was lost; its job is started again, and goes on from the last commit"
@@ -108,7 +108,7 @@ class Attempt:
     @property
     def last_words(self) -> str:
         """The last line of the worker or of Apptainer, and the commands that tell more."""
-        line, run_id = last_line(self.run.log_path, self.log_begin), self.run.path.name
+        line, run_id = last_words(self.run.log_path, self.log_begin), self.run.path.name
         more = f"; vmcjob logs {run_id} shows its log" if line else "; it wrote nothing to its log"
         if self.is_contained and not self.has_moved:
             more += ", and vmcjob doctor --on-node tries its container"

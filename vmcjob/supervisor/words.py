@@ -1,13 +1,13 @@
 """The last line that a worker, or Apptainer in its place, wrote before it ended."""
 
 import os
-import re
 from contextlib import suppress
 from pathlib import Path
 
+from vmcjob.apptainer.trial import last_line
+
 MAX_BYTES = 4096  # from the end of a log; a line of Apptainer has a tenth of that
 MAX_LETTERS = 300
-_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
 
 def size_of(log: Path) -> int:
@@ -17,7 +17,7 @@ def size_of(log: Path) -> int:
     return 0
 
 
-def last_line(log: Path, begin: int) -> str:
+def last_words(log: Path, begin: int) -> str:
     """The last line of a log that begins after so many bytes; empty without one.
 
     A log that is shorter has turned over since, and all of it counts.
@@ -27,6 +27,4 @@ def last_line(log: Path, begin: int) -> str:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(begin if begin <= size else 0, size - MAX_BYTES))
         text = file.read()
-    plain = _COLOURS.sub("", text.decode("utf-8", "replace"))
-    lines = [line.strip() for line in plain.splitlines() if line.strip()]
-    return lines[-1][:MAX_LETTERS] if lines else ""
+    return last_line(text.decode("utf-8", "replace"))[:MAX_LETTERS]

@@ -26,6 +26,7 @@ from vmcjob.scheduler.slurm.patience import MAX_UNANSWERED, Patience, explained,
 from vmcjob.scheduler.slurm.preflight import SYSTEM, preflight
 from vmcjob.scheduler.slurm.scancel import scancel
 from vmcjob.scheduler.slurm.script import PYTHON, load_submitit, render, requests
+from vmcjob.scheduler.slurm.wholenode import ALL_OF_A_NODE, asks_for_memory, gives_all_memory
 from vmcjob.slurm.environment import clean, is_unclear
 
 
@@ -41,9 +42,12 @@ class Slurm:
         return shutil.which("sbatch") is not None
 
     def announce(self, options: SubmissionOptions, plans: Sequence[Plan]) -> list[str]:
-        """Whom the runs are given to."""
-        del options, plans
-        return ["slurm scheduler: as jobs of this cluster"]
+        """Whom the runs are given to, and whether a job would get all memory of its node."""
+        where = ["slurm scheduler: as jobs of this cluster"]
+        asked = [options_of(task, options) for plan in plans for task in plan.tasks]
+        without = {one.first("partition") for one in asked if not asks_for_memory(one)}
+        is_whole = self.is_available() and any(map(gives_all_memory, without))
+        return [*where, ALL_OF_A_NODE] if is_whole else where
 
     def require(self, options: SubmissionOptions, plans: Sequence[Plan]) -> None:
         """Paths that SLURM can keep logs below, and options that it has."""

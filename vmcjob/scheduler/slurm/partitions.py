@@ -19,6 +19,7 @@ class Partition:
     max_time: str  # as SLURM writes it; UNLIMITED if there is no limit
     max_memory_mb: float  # per node
     qos: str = ""  # the quality of service whose limits are the partition's
+    has_default_memory: bool = False  # for jobs that ask for none; else the cluster's counts
 
     def complaints(self, options: Options) -> Iterator[str]:
         """What the job asks for in vain, and how to ask for less."""
@@ -63,4 +64,10 @@ def _read(fields: dict[str, str]) -> Partition:
         max_time=fields.get("MaxTime", "UNLIMITED"),
         max_memory_mb=float(memory) if memory.isdigit() else math.inf,
         qos=fields.get("QoS", ""),
+        has_default_memory=_has_default_memory(fields),
     )
+
+
+def _has_default_memory(fields: dict[str, str]) -> bool:
+    given = fields.get("DefMemPerNode", "UNLIMITED"), fields.get("DefMemPerCPU", "UNLIMITED")
+    return any(value.isdigit() for value in given) or "DefMemPerG" in fields.get("JobDefaults", "")

@@ -2,14 +2,18 @@
 
 import getpass
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from vmcjob.errors import SchedulerError
+from vmcjob.resources import format_memory
 from vmcjob.scheduler.slurm import commands
 from vmcjob.scheduler.slurm.nodes import read_gres
+from vmcjob.scheduler.slurm.wholenode import gives_all_memory
 
 NO_GRES = ("", "(null)")
+MIN_MB, MAX_MB = 4000, 32768
+"""Bounds of the memory of a job: compiling for JAX takes half of the least."""
 
 
 class NodeGroup(NamedTuple):
@@ -23,6 +27,13 @@ class NodeGroup(NamedTuple):
     gres: str
     nodes: str
 
+    @property
+    def share_mb(self) -> int:
+        """Memory of a job that asks for no other: a fair share of a GPU or CPU, within bounds."""
+        n_gpus = sum(count for name, _, count in read_gres(self.gres) if name == "gpu")
+        memory, n_cpus = (int(text.rstrip("+") or 0) for text in (self.memory_mb, self.cpus))
+        return min(max(memory // (n_gpus or n_cpus or 1), MIN_MB), MAX_MB, memory)
+
     def __str__(self) -> str:
         """One line for people."""
         gres = "no GPU" if self.gres in NO_GRES else self.gres
@@ -31,12 +42,22 @@ class NodeGroup(NamedTuple):
         return f"{self.partition}{default}: {words}, at most {self.limit}"
 
 
-def draft_profile(name: str) -> str:
-    """The text of a site profile for this cluster; SchedulerError if no cluster answers."""
+def draft_profile(name: str, container_options: Sequence[str] = ()) -> str:
+    """The text of a site profile for this cluster; SchedulerError if no cluster answers.
+
+    Args:
+        name: of the site.
+        container_options: of Apptainer, without which no container starts here.
+    """
     groups = list(_list_nodes())
     if not groups:
         raise SchedulerError("sinfo lists no partition; ask where jobs may go, or write a profile")
-    return "\n".join(_lines(name, groups, _accounts())) + "\n"
+    lines = [*_lines(name, groups, _accounts())]
+    lines += ["", "[container]", '# image = "~/vmcjob.sif"         # made by vmcjob image build']
+    if container_options:
+        words = json.dumps(list(container_options))
+        lines.append(f"options = {words:<22} # Apptainer starts no container here without")
+    return "\n".join(lines) + "\n"
 
 
 def _list_nodes() -> Iterator[NodeGroup]:
@@ -85,4 +106,6 @@ def _lines(name: str, groups: list[NodeGroup], accounts: list[str]) -> Iterator[
     elif accounts:
         yield f"# account = {json.dumps(accounts[0])}    # or {', '.join(accounts[1:])}"
     yield 'time = "01:00:00"                # of a job whose spec asks for no other'
-    yield from ("", "[container]", '# image = "~/vmcjob.sif"         # made by vmcjob image build')
+    if chosen.memory_mb.rstrip("+").isdigit() and gives_all_memory(chosen.partition):
+        mem = json.dumps(format_memory(chosen.share_mb))
+        yield f"mem = {mem:<26} # the same; without it, a job gets all memory of its node"
