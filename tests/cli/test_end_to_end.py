@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.cli.shell import Shell
+from tests.matrix import rest
 from tests.runs import wait_until
 from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.runs.status import State, examine
@@ -118,7 +119,7 @@ main()
 """
 
 
-@pytest.mark.parametrize("private", [False, True])
+@pytest.mark.parametrize("private", [True, *rest(False)])
 def test_nobody_else_may_write_into_a_run_or_read_a_private_one(shell, private):
     """Whatever the user's umask; worker, launcher and log included."""
     write_spec(shell, 64)

@@ -150,7 +150,7 @@ def has_reached(root: Path, place: int, phase: Activity) -> bool:
 
 
 def path_below(root: Path) -> Relaxation:
-    (path,) = find_relaxations(root, [run.path.name for run in list_runs(root)])
+    ((path,), _) = find_relaxations(root, [run.path.name for run in list_runs(root)])
     return path
 
 

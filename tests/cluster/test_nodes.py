@@ -104,6 +104,7 @@ def test_a_killed_rank_takes_the_job_down_and_resume_goes_on(nodes, undisturbed)
     assert_same(run, series(undisturbed))
 
 
+@pytest.mark.full_matrix  # on one node: test_endings.py; ranks: run/test_ranks.py
 def test_a_warning_stops_all_ranks_at_one_step_and_the_job_comes_back(nodes, undisturbed):
     """SLURM sends it to every task; each supervisor passes one signal on to its own worker."""
     run = submit(nodes)

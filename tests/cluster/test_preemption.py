@@ -97,6 +97,7 @@ def is_over(room: Room, job_id: str) -> bool:
     return job_id not in room.cluster.call("squeue", "--noheader", "--format=%i").split()
 
 
+@pytest.mark.full_matrix  # one that is away, below, forgets as much
 @first_of("warning", "termination")
 def test_a_controller_that_is_killed_in_the_grace_time(room, preemption):
     """It has forgotten that it preempts the job, which comes back all the same."""

@@ -8,10 +8,9 @@ from tests.benchmarks.laplacian import by_jvp_of_grad, by_this_package, relative
 from tests.fwdlap.networks import SMALL
 
 
+@pytest.mark.full_matrix  # digits in float32: test_chunks.py
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["psiformer", pytest.param("ferminet", marks=pytest.mark.full_matrix)]
-)
+@pytest.mark.parametrize("name", ["psiformer", "ferminet"])
 def test_float32_is_as_exact_as_the_loop_of_hessian_vector_products(name: str):
     """In N2. Medians, since near a node every method loses digits; measured on jax 0.10.2, ours
     are 0.6 (FermiNet) and 0.3 (Psiformer) of the loop's.

@@ -7,6 +7,7 @@ import pytest
 
 from tests.ansatze import ANSATZE, small_psiformer
 from tests.fwdlap.oracles import exact
+from tests.matrix import rest
 from tests.wavefunctions import Clamped
 from vmcjob import fwdlap
 from vmcjob.vmc.ansatz.determinants import sum_of_determinants
@@ -20,11 +21,11 @@ PAIR = ((0.0, 0.0, 0.0), (0.0, 0.0, 1.4))
 @pytest.mark.parametrize(
     "system",
     [
-        pytest.param(System(ATOM, (1,), 1, 0), id="H"),
+        pytest.param(System(ATOM, (1,), 1, 0), id="H", marks=pytest.mark.full_matrix),
         pytest.param(System(ATOM, (2,), 1, 1), id="He", marks=pytest.mark.full_matrix),
         pytest.param(System(PAIR, (1, 1), 1, 1), id="H2", marks=pytest.mark.full_matrix),
         pytest.param(System(ATOM, (2,), 2, 0), id="triplet He", marks=pytest.mark.full_matrix),
-        # All that He and H2 have, and more.
+        # All that the others have, and more.
         pytest.param(System(PAIR, (3, 1), 2, 2), id="LiH", marks=pytest.mark.slow),
     ],
 )
@@ -35,7 +36,7 @@ def test_an_ansatz_has_the_derivatives_of_jax(name: str, system: System) -> None
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", list(ANSATZE))
+@pytest.mark.parametrize("name", ["ferminet", *rest("psiformer", "slater-jastrow")])
 def test_determinants_of_either_spin_have_the_derivatives_of_jax(name: str) -> None:
     """Products of determinants of different sizes, summed."""
     system = System(PAIR, (3, 1), 3, 1)

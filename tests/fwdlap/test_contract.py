@@ -9,6 +9,7 @@ import pytest
 from jax import lax
 
 from tests.fwdlap.oracles import assert_close, exact
+from tests.matrix import rest
 from vmcjob import fwdlap
 
 SIDE, FILTERS, WIDTH, BATCH, N_DIRECTIONS = 6, 3, 4, 3, 5
@@ -94,7 +95,7 @@ def by_lap_partial(primals: Arrays, jacobians: Arrays, laplacians: Arrays) -> tu
 @pytest.mark.parametrize("live", [(True, False, False), (True, True, False), (True, True, True)])
 @pytest.mark.parametrize("symbolic", [True, False], ids=["symbolic", "dense"])
 @pytest.mark.parametrize("way", [by_lap, by_lap_partial])
-@pytest.mark.parametrize("wrap", [lambda f: f, jax.jit], ids=["plain", "jit"])
+@pytest.mark.parametrize("wrap", [jax.jit, *rest(lambda f: f)], ids=["jit", "plain"])
 def test_a_convolutional_network(
     primals: Arrays, live: Arrays, symbolic: bool, way: Any, wrap: Any
 ):

@@ -42,6 +42,7 @@ def short_runs() -> list[dict[str, np.ndarray]]:
     return [{name: x[:, k] for name, x in series.items()} for k in range(N_RUNS)]
 
 
+@pytest.mark.full_matrix  # of all ratios of means: vmc/test_observables.py
 @pytest.mark.slow
 def test_error_bars_of_forces_cover_as_they_should() -> None:
     """Two thirds of 200 short runs hold the force, 60 to 75 %, at a node and with its zones.

@@ -123,6 +123,7 @@ def active_slot(run: RunDir) -> int:
     return int(RunStore.open(run.store_path).attrs["active_slot"])
 
 
+@pytest.mark.full_matrix  # the command, below, takes the same way
 @pytest.mark.slow
 def test_what_a_run_started_from_goes_with_it(tmp_path: Path, really_finished: RunDir) -> None:
     """So that it can be begun anew even when the run at the very beginning is gone."""

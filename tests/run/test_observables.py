@@ -54,6 +54,7 @@ def test_a_run_measures_all_observables(tmp_path: Path) -> None:
     assert sum(1 for path in run.store_path.rglob("*") if path.is_file()) < 300
 
 
+@pytest.mark.full_matrix  # its keys: vmc/test_walker_keys.py
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_killed_run_with_a_core_potential_ends_as_an_undisturbed_one(tmp_path: Path) -> None:

@@ -104,6 +104,7 @@ def test_a_fake_run_killed_twice_solves_hartree_fock_once(
     assert_same(results(run), results(fake_start))
 
 
+@pytest.mark.full_matrix  # by the fake, above; training: test_worker.py
 @pytest.mark.slow
 def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Path) -> None:
     """Catches a second, slightly different Hartree–Fock, or an optimizer carried over."""

@@ -50,6 +50,7 @@ def test_the_second_geometry_of_a_sweep_compiles_nothing(tmp_path: Path, monkeyp
     assert programs[1] - programs[0] == set()
 
 
+@pytest.mark.full_matrix  # JAX keeps them; a second geometry finds them, below
 @pytest.mark.slow
 def test_programs_are_kept_without_being_asked_and_damaged_ones_change_nothing(
     tmp_path: Path, monkeypatch

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from tests.cli.shell import Shell
+from tests.matrix import rest
 from tests.run import fake
 from tests.run.harness import HELIUM, PROGRAM, assert_same, finish, make_run, results, start
 from tests.run.test_kills import assert_begins, is_killed, working_seconds
@@ -68,10 +69,8 @@ def skewed(n: int, rng: np.random.Generator, chains: int) -> np.ndarray:
 @pytest.mark.parametrize(
     ("make_series", "targets", "length"),
     [
-        # The skewed series are such series too.
-        pytest.param(fast, (0.1, 0.07, 0.05), 16_000, marks=pytest.mark.full_matrix),
-        (with_a_slow_mode, (0.1, 0.07), 32_000),
         (skewed, (0.1, 0.07), 8_000),
+        *rest((fast, (0.1, 0.07, 0.05), 16_000), (with_a_slow_mode, (0.1, 0.07), 32_000)),
     ],
 )
 def test_stopping_favours_neither_low_energies_nor_small_errors(
@@ -222,6 +221,7 @@ def test_a_ceiling_that_comes_first_is_told_of(tmp_path: Path) -> None:
     assert " hartree after 100 steps" in message
 
 
+@pytest.mark.full_matrix  # a training: test_level.py
 @pytest.mark.slow
 def test_a_run_killed_on_its_way_to_a_target_ends_where_it_would_have(
     finished: RunDir, tmp_path: Path

@@ -16,6 +16,7 @@ from typing import BinaryIO
 import numpy as np
 import pytest
 
+from tests.matrix import rest
 from tests.store.reference import (
     N_COMMITS,
     assert_holds,
@@ -53,9 +54,7 @@ def path(tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "before", [0, 7, *(pytest.param(n, marks=pytest.mark.full_matrix) for n in (1, 2, 6))]
-)
+@pytest.mark.parametrize("before", [7, *rest(0, 1, 2, 6)])
 def test_a_commit_that_dies_between_any_two_files_leaves_no_trace(path, monkeypatch, before):
     """Readers find the commit before, and a new writer goes on as if nothing had happened.
 

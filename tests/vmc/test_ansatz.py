@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from tests.ansatze import ANSATZE
+from tests.matrix import rest
 from tests.wavefunctions import Clamped, make_local_energy
 from vmcjob.vmc.ansatz import WaveFunction, make_psi
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
@@ -332,7 +333,7 @@ def test_no_envelope_begins_so_slow_that_electrons_are_on_their_way_out() -> Non
         np.testing.assert_allclose(zeta[:, determinant], wanted, rtol=1e-12)
 
 
-@pytest.mark.parametrize("name", ["ferminet", "psiformer"])
+@pytest.mark.parametrize("name", ["ferminet", *rest("psiformer")])
 @full_and_blocks
 @pytest.mark.parametrize("n_each", [(1, 0), (1, 1)], ids=["one", "two"])
 def test_an_untrained_network_has_no_node_where_the_ground_state_has_none(

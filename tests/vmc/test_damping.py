@@ -213,6 +213,7 @@ def test_a_spec_says_how_to_adapt_and_how_to_sample() -> None:
     assert damping.clipping == vmc.rule.clipping == Clipping(4.0, "median")
 
 
+@pytest.mark.full_matrix  # kfac-adapted in test_optimizers_conformance.py
 @pytest.mark.slow
 def test_samples_and_an_adapted_damping_are_resumed_bit_for_bit() -> None:
     """The samples are drawn anew from seed and step, and λ is in the checkpoint."""

@@ -288,6 +288,7 @@ def test_a_large_array_gets_a_diagonal(monkeypatch: pytest.MonkeyPatch) -> None:
     }
 
 
+@pytest.mark.full_matrix  # test_optimizers_conformance.py
 @pytest.mark.slow
 def test_one_update_is_the_same_on_one_and_on_two_devices(tmp_path: Path) -> None:
     """Same walkers, same update: moments are averaged, and energies centred, over all devices.
@@ -358,6 +359,7 @@ def training() -> Training:
     return done_so_far
 
 
+@pytest.mark.full_matrix  # that energies fall: test_optimizers_conformance.py
 @pytest.mark.slow
 def test_some_steps_come_close_to_the_energy_of_helium(training: Training) -> None:
     """Below −2.85 hartree in the last 50 of 200 steps of a tiny network; exact are −2.9037."""

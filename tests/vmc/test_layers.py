@@ -11,6 +11,7 @@ from jax import Array
 from jax.flatten_util import ravel_pytree
 
 from tests.ansatze import small_ferminet, small_psiformer
+from tests.matrix import rest
 from tests.wavefunctions import Clamped
 from vmcjob.vmc import devices
 from vmcjob.vmc.centred_scores import CentredScores, centred_scores
@@ -106,11 +107,9 @@ def test_which_products_are_left() -> None:
     assert left == {"heads", "mapped", "merging", "transposed"}
 
 
-# Devices and chunks do not depend on the wave function: one has all cases, the others have one.
+# Devices and chunks do not depend on the wave function: one has all cases.
 SHARED = [
-    pytest.param(
-        name, *n, marks=() if name == MANY_WAYS or n == (3, 4) else pytest.mark.full_matrix
-    )
+    pytest.param(name, *n, marks=() if name == MANY_WAYS else pytest.mark.full_matrix)
     for name in functions()
     for n in ((1, 1), (1, 4), (3, 1), (3, 4))
 ]
@@ -151,13 +150,8 @@ def test_products_are_those_of_the_matrix(function, n_devices, n_chunks, monkeyp
 @pytest.mark.parametrize(
     ("n_devices", "condition"),
     [
-        (1, 1e7),
-        (4, 1e4),
         (4, 1e7),
-        *(
-            pytest.param(*case, marks=pytest.mark.full_matrix)
-            for case in ((1, 1e4), (2, 1e4), (2, 1e7))
-        ),
+        *rest((1, 1e4), (1, 1e7), (2, 1e4), (2, 1e7), (4, 1e4)),
     ],
 )
 def test_directions_in_float32_are_those_of_float64(n_devices, condition) -> None:

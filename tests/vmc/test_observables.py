@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax import Array
 
+from tests.matrix import rest
 from tests.oracles import hydrogenic_1s, hydrogenic_2pz
 from tests.wavefunctions import unsigned
 from vmcjob.columns import Axis, Column
@@ -121,7 +122,7 @@ def two_electrons(sign: float) -> Callable[..., Psi]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("sign", "exact"), [(1.0, 0.0), (-1.0, 2.0)])
+@pytest.mark.parametrize(("sign", "exact"), [(-1.0, 2.0), *rest((1.0, 0.0))])
 def test_the_spin_of_two_electrons(sign: float, exact: float) -> None:
     """At every single walker. Without the sign of ψ, both would be singlets."""
     found = observe(two_electrons(sign), [(0, 0, 0, 2)], 1, 1, ("spin",))

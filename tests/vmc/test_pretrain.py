@@ -7,6 +7,7 @@ import optax
 import pytest
 
 from tests.ansatze import small_ferminet
+from tests.matrix import rest
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState
 from vmcjob.vmc.hartree_fock import Coefficients, solve
@@ -20,7 +21,7 @@ LITHIUM = System(((0.0, 0.0, 0.0),), (3,), 2, 1)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("is_full", [True, False])
+@pytest.mark.parametrize("is_full", [True, *rest(False)])
 def test_after_pretraining_the_network_is_the_hartree_fock_determinant(is_full) -> None:
     """log|ψ| differs from that of Hartree–Fock by little more than a constant: its norm.
 

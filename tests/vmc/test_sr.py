@@ -15,6 +15,7 @@ import pytest
 from jax.flatten_util import ravel_pytree
 
 from tests.ansatze import small_ferminet
+from tests.matrix import rest
 from tests.oracles import natural_gradient
 from tests.updates import Updating
 from tests.wavefunctions import make_local_energy, make_vmc
@@ -217,7 +218,7 @@ def test_the_norm_constraint_of_spring_limits_the_update_itself() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("n_walkers", [64, 61])
+@pytest.mark.parametrize("n_walkers", [61, *rest(64)])
 def test_scores_by_the_chunk_are_the_scores(n_walkers, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where the chunks do not divide the walkers; a batch of another size rounds otherwise."""
     inputs = random_inputs()
