@@ -328,7 +328,7 @@ def test_what_a_job_said_is_kept_apart_from_what_its_worker_said(shell):
 
 def test_a_screen_shows_what_works_before_what_waits(tmp_path, monkeypatch):
     """Of 29 runs the newest 21 were shown, and the one that was running was the oldest."""
-    monkeypatch.setattr("shutil.get_terminal_size", lambda *_: os.terminal_size((80, 24)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda *_, **__: os.terminal_size((80, 24)))
     running = make_run(tmp_path, "h2-aaaaaaaaaa")
     waiting = [make_run(tmp_path, f"h2-{number:010}") for number in range(28)]
     found, _ = rows([running, *waiting])

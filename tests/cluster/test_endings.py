@@ -63,13 +63,7 @@ def test_a_run_that_is_disturbed_again_and_again_ends_with_the_same_series(
     rooms = {how: replace(room, cwd=room.cwd / how) for how in WAYS}
     with ThreadPoolExecutor(len(WAYS)) as pool:
         stories = {
-            how: pool.submit(
-                disturb_often,
-                room,
-                how,
-                max(1, n_kills // 2) if how == "deadline" else n_kills,
-                longest_pause_s,
-            )
+            how: pool.submit(disturb_often, room, how, max(1, n_kills // 2), longest_pause_s)
             for how, room in rooms.items()
         }
     for how, story in stories.items():
