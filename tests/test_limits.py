@@ -246,6 +246,16 @@ def test_a_check_names_all_that_would_be_refused_at_once(cluster):
     assert done.stderr.count("Invalid account") == 2
 
 
+def test_an_image_that_several_jobs_lack_is_told_once(cluster):
+    """A chain of ten distances had ten times the same line."""
+    cluster.limit(9)
+    (cluster.cwd / "site.toml").write_text('[container]\nimage = "absent.sif"\n')
+    specs = [cluster.spec(1), cluster.spec(2, "more.toml", mem="2G", first=4)]
+    done = cluster.run("submit", "-n", "--check", "--site", "site.toml", *specs)
+    assert done.returncode == 6
+    assert done.stderr.count("absent.sif: cannot be read: No such file") == 1
+
+
 def test_a_check_needs_a_cluster_and_a_dry_run(cluster):
     for options, words in [
         (("--check",), "--check asks a cluster what it would do: goes with -n"),

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.shell import finish
 from tests.runs import make_run
 from vmcjob.cli import status
-from vmcjob.cli.hints import DRY, OF_ESTIMATE, SECONDS, after_status, typed
+from vmcjob.cli.hints import DRY, OF_ESTIMATE, SECONDS, after_status, curve_of, typed
 from vmcjob.cli.submission import CommandOptions, _hint
 from vmcjob.cli.submit import _require_no_runs
 from vmcjob.errors import UsageError
@@ -51,6 +51,15 @@ def test_a_row_of_a_tree_is_named_without_its_branch(monkeypatch, capsys, tmp_pa
     monkeypatch.setattr(status, "is_terminal", lambda stream: True)
     status._say_cut([row], "a table without the note", " --runs r")
     assert capsys.readouterr().err == "a note is cut: vmcjob show --runs r h2-0000000000\n"
+
+
+def test_a_sweep_over_one_number_is_offered_as_a_curve() -> None:
+    """Whoever had computed a curve was not told how to see it."""
+    points = [{"R": 1.0 + number} for number in range(4)]
+    assert list(curve_of(points, ("lih",), " --runs r")) == ["plot --curve --runs r lih"]
+    words = [{"optimizer.kind": kind} for kind in ("sr", "adam", "kfac", "lamb")]
+    other = [points[:3], words, [*points, {}], [{**point, "a": 1} for point in points]]
+    assert [list(curve_of(one, (), "")) for one in other] == [[]] * 4
 
 
 def test_a_run_in_place_of_a_spec_is_resumed_where_it_is(tmp_path: Path) -> None:

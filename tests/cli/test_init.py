@@ -68,6 +68,25 @@ def test_the_xyz_file_is_found_from_the_folder_of_the_spec(folder: Path) -> None
     assert [atom.symbol for atom in point.spec.system.atoms] == ["Li", "H"]
 
 
+def test_a_curve_of_two_atoms_is_ready_to_run(folder: Path) -> None:
+    """Atoms, spin and distances were to be written by hand, in a form that no page showed."""
+    (folder / "LiH.xyz").write_text(XYZ)
+    assert run("init", "--xyz", "LiH.xyz", "--curve").exit_code == 0
+    points = read_spec(folder / "lih.toml").points
+    distances = [point.coordinates["R"] for point in points]
+    assert len(distances) == 10
+    assert distances == sorted(distances)
+    assert 0 < float(distances[3]) / 3.0154 - 1.0 < 0.06  # bohr
+    for point in points:
+        first, second = point.spec.system.atoms
+        assert (first.symbol, second.symbol, point.spec.system.spin) == ("Li", "H", 0)
+        assert second.position == (0.0, 0.0, point.coordinates["R"])
+    (folder / "water.xyz").write_text("3\n\nO 0 0 0\nH 1 0 0\nH 0 1 0\n")
+    done = run("init", "--xyz", "water.xyz", "--curve")
+    assert (done.exit_code, "water.xyz has 3 atoms, and a curve has 2" in done.stderr) == (2, True)
+    assert not (folder / "water.toml").exists()
+
+
 def test_nothing_is_overwritten_and_nothing_is_written_for_a_wrong_molecule(folder: Path) -> None:
     (folder / "h2.toml").write_text("mine")
     done = run("init")

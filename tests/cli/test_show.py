@@ -145,6 +145,22 @@ def test_two_runs_are_compared_key_by_key(shell):
     assert "equal specs" in shell.run("show", "h-01", "--against", "h-01").stderr
 
 
+def test_runs_of_a_sweep_are_named_by_their_rows(shell):
+    """Ten ids, of which nobody knows the distance, are no help to name one of them."""
+    text = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0], ["H", 0, 0, {}]]\n'
+    for number, distance in enumerate((1.4, 1.6, 1.8, 2.0)):
+        run = make_run(shell.runs, f"h-000000000{number}", point={"R": distance})
+        spec = parse_spec(text.format(distance), "h.toml").points[0].spec
+        run.write_spec_text(dump_spec(spec))
+    done = shell.run("show", "h", "--against", "h R=1.4")
+    words = "'h' names 4 runs ('h R=1.4', 'h R=1.6', 'h R=1.8', ...); give the row of one\n"
+    assert (done.returncode, done.stderr) == (2, words)
+    done = shell.run("show", "h R=1.4", "--against", "h R=1.6")
+    heading, line = done.stdout.splitlines()
+    assert heading.split() == ["key", "h", "R=1.4", "h", "R=1.6"]
+    assert line.split()[0] == "system.atoms"
+
+
 def test_each_value_is_shown_with_its_line_its_flag_or_as_a_default(shell):
     """The origins reach the run through a submission, and a new start of the run keeps them."""
     with busy_slot(shell.runs):

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from vmcjob.cli.options import row_name
 from vmcjob.cli.preview import spec_values
 from vmcjob.cli.screen import put_json, put_table, say
 from vmcjob.cli.text import Cell, Heading
@@ -25,7 +26,9 @@ def show_against(run: "RunDir", other: "RunDir", *, as_json: bool) -> None:
     if not keys:
         say(f"{names[0]} and {names[1]} have equal specs")
         return
-    columns = [Heading("key"), Heading(names[0]), Heading(names[1])]
+    rows = row_name(run), row_name(other)
+    titles = names if rows[0] == rows[1] else rows
+    columns = [Heading("key"), *map(Heading, titles)]
     cells = ([key, first.get(key, UNSET), second.get(key, UNSET)] for key in keys)
     put_table(columns, [[*map(Cell, row)] for row in cells])
 

@@ -228,7 +228,10 @@ def check_gpus(image: "Image | None") -> Iterator[Check]:
 def _no_gpu() -> Check:
     """A machine without NVIDIA's programs; a warning for a job that SLURM has given a GPU."""
     if os.environ.get("SLURM_GPUS_ON_NODE"):
-        words = "SLURM gave this job a GPU, but nvidia-smi is not on PATH"
+        words = (
+            "SLURM gave this job a GPU, but nvidia-smi is not on PATH; where no node has NVIDIA's "
+            "driver, write gpus = 0 into [resources] of specs"
+        )
         return Check("gpu", WARNING, words, "command -v nvidia-smi")
     is_node = "SLURM_JOB_ID" in os.environ
     words = "none on this node" if is_node else "none here; with --on-node, a node is asked"

@@ -1,7 +1,7 @@
 """The next commands to type, in grey below the output of a command."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
 from typing import TYPE_CHECKING
@@ -15,6 +15,7 @@ DRY = ("-n", "--dry-run", "--check")
 OF_PROGRAM = "--color"  # an option before the command, with a value
 OF_ESTIMATE = ("--calibration", "--no-calibration")
 SECONDS = "--seconds"  # an option of estimate with a value
+POINTS_OF_CURVE = 4  # as many as a fit takes
 FLAGS = "nf"  # short options of commands that submit; they have no value
 
 
@@ -84,6 +85,17 @@ def _first(rows: "Iterator[RunStatus]") -> str | None:
     """The name of the first run, without the branches of a tree."""
     row = next(rows, None)
     return row and row.run.path.name
+
+
+def curve_of(
+    points: Sequence[Mapping[str, object]], selectors: Sequence[str], options: str
+) -> Iterator[str]:
+    """The command that draws rows as a curve, if they are a sweep over one key with numbers."""
+    keys = {tuple(point) for point in points}
+    are_numbers = not any(isinstance(value, str) for point in points for value in point.values())
+    if len(points) >= POINTS_OF_CURVE and are_numbers and [len(key) for key in keys] == [1]:
+        named = f" {join(selectors)}" if selectors else ""
+        yield f"plot --curve{options}{named}"
 
 
 def after_energies(selectors: Sequence[str], options: str) -> Iterator[str]:

@@ -1,5 +1,8 @@
 """The command `image`: build, inspect and verify Apptainer images."""
 
+import json
+import os
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -7,10 +10,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmcjob.cli.app import Command, Commands, app
+from vmcjob.cli.hints import say_next
 from vmcjob.cli.options import AsJson, SiteProfile, resolve_site
 from vmcjob.cli.screen import put, put_json, say
 from vmcjob.cli.text import align_facts
-from vmcjob.errors import UsageError
+from vmcjob.errors import UsageError, VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.apptainer.container import Image
@@ -67,7 +71,20 @@ def build(
     with find_checkout(checkout) as place:
         facts = images.build(place, image, images.Recipe(is_for_gpus, base, wheels))
     _put_facts(facts, as_json)
-    say("\npin it with sha256 in [container] of a site profile or a spec", "dim")
+    _say_how_to_use(image.absolute())
+
+
+def _say_how_to_use(image: Path) -> None:
+    """Print the line that the site profile needs, unless it is there, and the next commands."""
+    from vmcjob.site import find_profile
+
+    named, place = None, "~/.config/vmcjob/site.toml, which vmcjob init --cluster writes"
+    with suppress(VmcJobError):  # a mistake in the profile does not spoil the image
+        named = resolve_site(None, None).container.image
+        place = str(find_profile(None, os.environ) or place)
+    if named is None or Path(named).absolute() != image:
+        say(f"\nwrite this line into [container] of {place}:\n\n  image = {json.dumps(str(image))}")
+    say_next("doctor", "doctor --on-node", "init --molecule H2O")
 
 
 @group.command(cls=Command)

@@ -8,7 +8,7 @@ import socket
 import sys
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -17,6 +17,9 @@ from vmcjob.cli.hints import say_next
 from vmcjob.cli.schema import Documents, make_schema
 from vmcjob.cli.screen import is_terminal, say
 from vmcjob.errors import NotFoundError, UsageError
+
+if TYPE_CHECKING:
+    from vmcjob.spec import System
 
 SCHEMA_NAME = "vmcjob-spec.schema.json"
 PROFILE_NAME = "site.toml"
@@ -37,6 +40,10 @@ Molecule = Annotated[
     str | None,
     typer.Option("--molecule", metavar="NAME", help="A molecule of ase's table, like H2O."),
 ]
+IsCurve = Annotated[
+    bool,
+    typer.Option("--curve", help="Of two atoms: one run for each of ten distances, as a sweep."),
+]
 IsCluster = Annotated[
     bool,
     typer.Option("--cluster", help="Write a site profile from what SLURM says here, and no spec."),
@@ -48,6 +55,7 @@ def init(
     folder: Folder = None,
     xyz: Xyz = None,
     molecule: Molecule = None,
+    is_curve: IsCurve = False,
     is_cluster: IsCluster = False,
 ) -> None:
     """Write a starter spec, with the common keys as comments. No file is ever overwritten.
@@ -55,8 +63,8 @@ def init(
     Without --xyz and --molecule, it asks for the molecule on a terminal; elsewhere, it takes H2.
     """
     if is_cluster:
-        if xyz or molecule:
-            raise UsageError("--cluster writes no spec; leave --xyz and --molecule out")
+        if xyz or molecule or is_curve:
+            raise UsageError("--cluster writes no spec; leave --xyz, --molecule and --curve out")
         _write_profile(folder)
         return
     folder = folder or Path()
@@ -66,14 +74,14 @@ def init(
         answer = typer.prompt("Molecule (a name like H2O, or an xyz file)", default="H2", err=True)
         is_file = answer.endswith(".xyz") or Path(answer).is_file()
         xyz, molecule = (Path(answer), None) if is_file else (None, _unless_default(answer))
-    _write_spec(folder, xyz, molecule)
+    _write_spec(folder, xyz, molecule, is_curve=is_curve)
 
 
 def _unless_default(answer: str) -> str | None:
     return None if answer == "H2" else answer
 
 
-def _write_spec(folder: Path, xyz: Path | None, molecule: str | None) -> None:
+def _write_spec(folder: Path, xyz: Path | None, molecule: str | None, *, is_curve: bool) -> None:
     """Write the spec and its schema; SpecError if its molecule cannot be read."""
     from vmcjob.document import format_value
     from vmcjob.spec import parse_spec, starter
@@ -91,12 +99,26 @@ def _write_spec(folder: Path, xyz: Path | None, molecule: str | None) -> None:
     if folder.is_file():
         raise UsageError(f"{folder}: is a file; expected a folder to write {path.name} in")
     _require_new(path)
-    parse_spec(starter(name, to_check, SCHEMA_NAME), str(path))
-    _write(path, starter(name, geometry, f"./{SCHEMA_NAME}"))
+    (point,) = parse_spec(starter(name, to_check, SCHEMA_NAME), str(path)).points
+    if is_curve:
+        text = _curve_text(name, xyz or molecule or "H2", point.spec.system)
+    else:
+        text = starter(name, geometry, f"./{SCHEMA_NAME}")
+    _write(path, text)
     if not (folder / SCHEMA_NAME).exists():
         _write(folder / SCHEMA_NAME, f"{json.dumps(make_schema(Documents.SPEC), indent=1)}\n")
     where = quote(str(path))
     say(f"wrote {path}\n\n  vmcjob validate {where}\n  vmcjob submit --follow {where}")
+
+
+def _curve_text(name: str, molecule: object, system: "System") -> str:
+    """A starter spec of a curve; UsageError where there are not two atoms."""
+    from vmcjob.spec.starter import NoCurveError, curve_starter
+
+    try:
+        return curve_starter(name, system, f"./{SCHEMA_NAME}")
+    except NoCurveError as error:
+        raise UsageError(f"--curve: {molecule} {error}") from None
 
 
 def _write_profile(folder: Path | None) -> None:

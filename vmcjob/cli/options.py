@@ -9,7 +9,8 @@ import typer
 
 from vmcjob.cli.complete import complete_runs, complete_specs
 from vmcjob.cli.screen import say
-from vmcjob.errors import NotFoundError, UsageError
+from vmcjob.cli.text import format_point
+from vmcjob.errors import NotFoundError, UsageError, VmcJobError
 
 if TYPE_CHECKING:
     from vmcjob.rundir import RunDir
@@ -88,6 +89,15 @@ def select_runs(
     return found
 
 
+def row_name(run: "RunDir") -> str:
+    """The name of the run's row in tables, like "h2 R=1.4", as far as its record is readable."""
+    try:
+        record = run.read_record()
+    except VmcJobError:
+        return run.path.name
+    return f"{record.name} {format_point(record.point)}".rstrip()
+
+
 def _who_names_it(profile: Path | None) -> str:
     """The source of the runs root, other than --runs and the default."""
     if os.environ.get("VMCJOB_RUNS"):
@@ -99,6 +109,10 @@ def select_run(selector: str, profile: Path | None, runs: Path | None) -> "RunDi
     """The run that the selector names; UsageError if it names several."""
     found = select_runs([selector], profile, runs)
     if len(found) > 1:
-        names = ", ".join(run.path.name for run in found[:3]) + (", ..." if found[3:] else "")
-        raise UsageError(f"'{selector}' names {len(found)} runs ({names}); give the id of one")
+        rows = {run: f"'{row_name(run)}'" for run in found}
+        are_apart = len(set(rows.values())) == len(found)
+        names = [rows[run] if are_apart else run.path.name for run in found[:3]]
+        some = ", ".join(names) + (", ..." if found[3:] else "")
+        what = "row" if are_apart else "id"
+        raise UsageError(f"'{selector}' names {len(found)} runs ({some}); give the {what} of one")
     return found[0]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from vmcjob.cli.screen import put, say
 from vmcjob.cli.text import count, format_time, relative
+from vmcjob.errors import ContainerError
 
 if TYPE_CHECKING:
     from vmcjob.errors import VmcJobError
@@ -24,10 +25,13 @@ class Preview:
     answers: "Sequence[Answer]" = ()
 
     def refusals(self) -> "Iterator[VmcJobError]":
-        """Why the cluster would not take all of it."""
+        """Why the cluster would not take all of it; of an image that jobs share, once."""
+        told: set[str] = set()
         for answer in self.answers:
-            if error := answer.error or answer.shortage:
+            error = answer.error or answer.shortage
+            if error and str(error) not in told:
                 yield error
+            told |= {str(error)} if isinstance(error, ContainerError) else set()
 
     def document(self) -> list[dict[str, Any]]:  # a JSON document
         """Each sbatch as programs read it."""

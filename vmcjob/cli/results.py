@@ -15,7 +15,7 @@ from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
 from vmcjob.cli.geometries import document_of, paths_of, show_paths
-from vmcjob.cli.hints import after_energies, suggest, where_runs_are
+from vmcjob.cli.hints import after_energies, curve_of, suggest, where_runs_are
 from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
 from vmcjob.cli.screen import is_terminal, put, put_json, put_table, say
@@ -141,9 +141,12 @@ def aggregate(
         write_table(output, table)
     if not chosen:
         raise NotFoundError("there is nothing to aggregate")
+    where = selectors or (), where_runs_are(site, runs)
+    curve = () if as_json else [*curve_of([row.point for row in table.rows], *where)]
     if errors or table.excluded or not all(row.converged for row in table.rows):
+        suggest(*curve)
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
-    suggest(*(() if as_json else after_energies(selectors or (), where_runs_are(site, runs))))
+    suggest(*(() if as_json else (*curve, *after_energies(*where))))
 
 
 def _further(
