@@ -96,7 +96,7 @@ def test_specs_and_profiles_in_pages_are_read(tmp_path: Path) -> None:
     chain = block("toml", "a variable of a table [sweep]").code
     assert len(make_plan(parse_spec(f"{swept}[sweep]\n{chain}", "page")).tasks) == 5
     specs = [one.code for one in blocks("toml") if one.comment == "a spec"]
-    assert [len(make_plan(parse_spec(code, "page")).tasks) for code in specs] == [1, 3, 6]
+    assert [len(make_plan(parse_spec(code, "page")).tasks) for code in specs] == [1, 3, 10, 6]
     assert all(one.comment or one.page == PAGES[0] for one in blocks("toml"))
     profile = tmp_path / "site.toml"
     profile.write_text(block("toml", "a site profile").code)

@@ -10,7 +10,14 @@ import typer
 
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.columns import make_table
-from vmcjob.cli.energies import Difference, Unbalanced, add_up, make_energies, read_reactions
+from vmcjob.cli.energies import (
+    Difference,
+    Energies,
+    Unbalanced,
+    add_up,
+    make_energies,
+    read_reactions,
+)
 from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
@@ -119,7 +126,7 @@ def aggregate(
     require_writable(output, chosen)
     paths = paths_of(chosen, options.xyz)
     energies = make_energies(chosen, options.by, options.processes, one_slope=options.one_slope)
-    table, found, errors = energies
+    table, found, _ = energies
     if options.explained is not None:
         _explain(explain_row(select_run(options.explained, site, runs), energies), as_json)
         return
@@ -141,12 +148,21 @@ def aggregate(
         write_table(output, table)
     if not chosen:
         raise NotFoundError("there is nothing to aggregate")
-    where = selectors or (), where_runs_are(site, runs)
-    curve = () if as_json else [*curve_of([row.point for row in table.rows], *where)]
-    if errors or table.excluded or not all(row.converged for row in table.rows):
-        suggest(*curve)
+    _end(energies, None if as_json else (selectors or (), where_runs_are(site, runs)))
+
+
+def _end(energies: Energies, where: tuple[Sequence[str], str] | None) -> None:
+    """Print the commands that follow; IncompleteError if a run or a row is not as it should be.
+
+    `where`: the selectors and options that lead to the runs; None to print no commands.
+    """
+    table, _, errors = energies
+    is_whole = not errors and not table.excluded and all(row.converged for row in table.rows)
+    if where is not None:
+        curve = curve_of([row.point for row in table.rows], *where)
+        suggest(*curve, *(after_energies(*where) if is_whole else ()))
+    if not is_whole:
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
-    suggest(*(() if as_json else (*curve, *after_energies(*where))))
 
 
 def _further(

@@ -11,7 +11,7 @@ MAX_LETTERS = 300
 
 
 def size_of(log: Path) -> int:
-    """Size of a log in bytes; 0 if there is none."""
+    """Size of a log in bytes; 0 without a log."""
     with suppress(OSError):
         return log.stat().st_size
     return 0
