@@ -117,6 +117,25 @@ RunDir(Path(sys.argv[1])).write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
     assert slurm.calls("scontrol") == []
 
 
+@pytest.mark.parametrize("outcome", ["FINISHED", "FAILED", "PREEMPTED"])
+def test_only_a_finished_run_has_a_sequel_and_its_failure_changes_nothing(run, slurm, outcome):
+    """A run that was killed must not be followed by the next geometry of a path."""
+    program = f"""
+import sys
+from pathlib import Path
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir
+RunDir(Path(sys.argv[1])).write_outcome(OutcomeRecord(outcome=Outcome.{outcome}))
+sys.exit({{"FINISHED": 0, "FAILED": 1, "PREEMPTED": 75}}["{outcome}"])
+"""
+    sequel = sys.executable, "-c", "print('the sequel'); raise SystemExit(3)"
+    code = replace(supervisor(run, program), sequel=sequel).supervise(JOB)
+    assert (code == 0) == (outcome == "FINISHED")
+    assert ("the sequel" in run.log_path.read_text()) == (outcome == "FINISHED")
+    ended = run.read_outcome()
+    assert ended is not None
+    assert ended.outcome is Outcome[outcome]
+
+
 def test_a_run_that_is_cancelled_while_its_worker_is_started_stays_cancelled(run, slurm):
     """Of a job that others share, that record is all that stops it."""
     before = run.read_submission()

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, Final  # Any: fields of several types
 
@@ -147,6 +148,12 @@ class Request:
         tuple[Annotated[str, ONE_LINE], ...],
         'further options of sbatch, like ["exclusive", "reservation=vmc"]',
     ] = flag("KEY=VALUE", words="any other option of sbatch", is_list=True)
+
+    def flags(self) -> Iterator[str]:
+        """The flags of a command line that give the same request."""
+        for name, value in vars(self).items():
+            values = value if isinstance(value, tuple) else (value,)
+            yield from (f"--{name}={one}" for one in values if one is not None)
 
     def check(self) -> None:
         """UsageError if a flag says what cannot be; a profile has been judged by its reader."""

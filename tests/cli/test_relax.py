@@ -1,7 +1,9 @@
 """Commands along the path of a relaxation; runs are finished by hand."""
 
 import json
+import pickle
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,8 +12,11 @@ from tests.cli.shell import Shell, busy_slot
 from tests.relaxation.fake import MINIMUM, finish
 from tests.relaxation.test_path import SPEC
 from tests.runs import end_everything, wait_until
+from tests.scheduler import slurm_programs
+from vmcjob.relaxation.path import go_on
 from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.rundir.relaxations import Relaxation, find_relaxations
+from vmcjob.supervisor.sequel import run_sequel
 
 REAL = """
 name = "real"
@@ -130,6 +135,39 @@ def test_a_relaxation_that_cannot_be_is_refused(relaxing: Shell, change: str, wo
     assert (done.returncode, done.stdout) == (2, "")
     assert words in done.stderr
     assert not list(relaxing.runs.glob("h2-*"))
+
+
+def test_the_job_of_a_geometry_submits_the_job_of_the_next_one(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, with the same flags; also if a process died between the geometry and its job.
+
+    A host without sbatch must not work on the next run itself.
+    """
+    (shell.cwd / "bin").mkdir()
+    slurm = slurm_programs.install(shell.cwd / "bin")
+    cluster = replace(shell, extra={"PATH": str(shell.cwd / "bin")})
+    (shell.cwd / "h2.toml").write_text(CLI_SPEC)
+    (first,) = submitted(cluster, "submit", "h2.toml", "--time=00:10:00", "--extra=hold")
+    (request,) = shell.runs.glob(".slurm/*/7_submitted.pkl")
+    sequel = pickle.loads(request.read_bytes()).function.sequel
+    run = finish(RunDir(shell.runs / first))
+    path = go_on(path_below(shell.runs), shell.runs)
+    assert len(path.run_ids) == 2
+    done = shell.run("resume", first)
+    assert done.returncode == 5
+    assert f"{first}: was a job of a cluster, and this host cannot submit jobs" in done.stderr
+    for name in ("HOME", "PATH", "PYTHONPATH"):
+        monkeypatch.setenv(name, cluster.environment[name])
+    for _ in range(2):  # SLURM may start a job again
+        run_sequel(run, sequel)
+    assert path_below(shell.runs) == path
+    assert submitted(cluster, "submit", "h2.toml", "--time=00:10:00", "--extra=hold") == []
+    with slurm_programs.opened(slurm) as state:
+        assert list(state["jobs"]) == ["7", "8"], run.log_path.read_text()
+    script = next(shell.runs.glob(".slurm/*/8_submission.sh")).read_text()
+    assert "#SBATCH --time=10\n" in script
+    assert "#SBATCH --hold\n" in script
 
 
 def test_a_path_that_ends_too_early_is_told(relaxing: Shell) -> None:

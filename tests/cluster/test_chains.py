@@ -6,6 +6,7 @@ from contextlib import suppress
 
 import pytest
 
+from tests.cli.test_relax import REAL, path_below
 from tests.cluster.cluster import SPEC, Room, is_computing, n_starts
 from vmcjob.rundir import RunDir
 from vmcjob.store import RunStore
@@ -119,3 +120,19 @@ def test_a_middle_that_ends_badly_blocks_what_waits_for_it(room, ending):
     room.wait_for(FINISHED=3)
     start = RunStore.open(third.store_path).attrs["provenance"]["start_from"]
     assert (start["run_id"], start["step"]) == (names[1], 2_000)
+
+
+@pytest.mark.full_matrix  # the next job from within a job: tests/cli/test_relax.py, without SLURM
+def test_a_relaxation_goes_on_from_job_to_job(real_room: Room) -> None:
+    """With nobody at the login node: without sbatch in its job, a path stays where it is."""
+    (real_room.cwd / "real.toml").write_text(REAL + "[resources]\ngpus = 0\n")
+    real_room.run("submit", "--time=00:30:00", "real.toml")
+    real_room.wait_for(FINISHED=2)
+    real_room.wait_until(lambda: not real_room.cluster.job_ids(real_room.cwd), "no job is left")
+    path = path_below(real_room.runs)
+    assert [one.found is not None for one in path.geometries] == [True, True]
+    submissions = [run.read_submission() for run in real_room.list()]
+    assert len({found.job_id for found in submissions if found is not None}) == 2
+    assert [n_starts(run) for run in real_room.list()] == [1, 1]
+    done = real_room.start("submit", "real.toml")
+    assert (done.returncode, "not relaxed: the largest force" in done.stdout) == (3, True)

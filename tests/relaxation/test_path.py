@@ -12,7 +12,15 @@ from vmcjob.cli.geometries import show_relaxation
 from vmcjob.errors import RunDirError
 from vmcjob.plan import make_plan
 from vmcjob.relaxation import path as of_path
-from vmcjob.relaxation.path import Ending, advance, begin, ending, largest_force, plan_of
+from vmcjob.relaxation.path import (
+    Ending,
+    advance,
+    begin,
+    ending,
+    go_on,
+    largest_force,
+    plan_of,
+)
 from vmcjob.rundir import RunDir
 from vmcjob.rundir.relaxations import Relaxation, find_relaxations
 from vmcjob.spec import parse_spec
@@ -105,6 +113,18 @@ def test_a_path_is_read_as_it_was_written(tmp_path: Path) -> None:
     further = follow(start(tmp_path), tmp_path)
     assert further.geometries[: len(path.geometries)] == path.geometries
     assert len(further.geometries) > len(path.geometries)
+
+
+def test_two_that_go_on_along_a_path_go_the_same_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job and a person at a login node: other bits of a Hessian there must not fork the path."""
+    path = start(tmp_path)
+    finish_last(tmp_path, plan_of(path, tmp_path))
+    by_job = go_on(path, tmp_path)
+    monkeypatch.setattr(of_path, "hartree_fock_hessian", lambda spec: 1.1 * hessian(spec))
+    assert advance(path, tmp_path).run_ids != by_job.run_ids
+    assert go_on(path, tmp_path) == by_job
 
 
 def test_a_damaged_file_of_a_path_is_named_with_what_helps(tmp_path: Path) -> None:

@@ -6,9 +6,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmcjob.cli.geometries import known_paths, say_geometry, show_relaxation
+from vmcjob.cli.options import resolve_site
 from vmcjob.cli.screen import put_json, say
 from vmcjob.cli.submission import CommandOptions, look_after, start_plans
-from vmcjob.errors import IncompleteError, RunDirError, UsageError, VmcJobError, combine
+from vmcjob.errors import (
+    IncompleteError,
+    RunDirError,
+    SchedulerError,
+    UsageError,
+    VmcJobError,
+    combine,
+)
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
@@ -63,21 +71,21 @@ def _go_along(
     path: "Relaxation", root: Path, options: CommandOptions, first: "Task | None" = None
 ) -> None:
     """Start the run at the next geometry; with --follow, go on until the path ends."""
-    from vmcjob.relaxation.path import advance, ending, plan_of
+    from vmcjob.relaxation.path import advance, ending, go_on, plan_of
 
     if options.as_json and options.is_followed:
         raise UsageError("--json shows one submission, and --follow makes several; choose one")
     n_told = 0
     while True:
-        path = advance(path, root)
+        path = advance(path, root) if options.is_dry else go_on(path, root)
         if not options.as_json:
             n_told = say_geometry(path, n_told)
         if ending(path) is not None:
-            _end(path, root, options)
+            _end(path, options)
             return
-        if not options.is_dry:
-            path.write(root)  # before there is a job: `resume` of its run finds the path
-        receipt, refusals = start_plans({root: [plan_of(path, root, first)]}, options)
+        _require_cluster(path, root, options)
+        plans = {root: [plan_of(path, root, first)]}
+        receipt, refusals = start_plans(plans, options, sequel=_sequel(path, root, options))
         look_after(receipt, options)
         if refusals:
             raise combine(refusals)
@@ -89,17 +97,52 @@ def _go_along(
             raise RunDirError(f"{run_id}: has no results to go on from; {again} makes them")
     if not options.as_json and not options.is_dry:
         place = f"geometry {len(path.geometries)} of at most {path.max_steps}"
-        again = f"vmcjob resume{options.where} {path.last.run_id}"
-        say(f"{place}; when its run has finished, {again} goes on, or with -f to the end", "dim")
+        again = f"vmcjob resume{options.where} {path.last.run_id} goes on, or with -f to the end"
+        if _is_job(root, path.last.run_id):
+            again = "its job submits the run at the next geometry"
+        say(f"{place}; when its run has finished, {again}", "dim")
 
 
-def _end(path: "Relaxation", root: Path, options: CommandOptions) -> None:
+def _is_job(root: Path, run_id: str) -> bool:
+    """Whether a run was submitted to a cluster."""
+    from vmcjob.rundir import LOCAL, RunDir
+
+    submission = RunDir(root / run_id).read_submission()
+    return submission is not None and submission.scheduler != LOCAL
+
+
+def _require_cluster(path: "Relaxation", root: Path, options: CommandOptions) -> None:
+    """SchedulerError if a run was a job of a cluster, and this host can submit no jobs.
+
+    A compute host may lack the programs of the batch system, and must not work on the run itself.
+    """
+    from vmcjob import scheduler
+    from vmcjob.rundir import LOCAL
+
+    site = resolve_site(options.site, options.runs)
+    is_here = scheduler.choose(site.scheduler, options.is_local).name == LOCAL
+    jobs = [run_id for run_id in path.run_ids if _is_job(root, run_id)]
+    if jobs and is_here and not options.is_local:
+        why = "was a job of a cluster, and this host cannot submit jobs"
+        raise SchedulerError(f"{jobs[-1]}: {why}; go on where sbatch is on PATH, or with --local")
+
+
+def _sequel(path: "Relaxation", root: Path, options: CommandOptions) -> list[str]:
+    """The command that goes on along the path after the run at its last geometry."""
+    from vmcjob.scheduler.command import python_command
+    from vmcjob.site import find_profile
+
+    profile = find_profile(options.site, os.environ)
+    site = [f"--site={profile.absolute()}"] if profile else []
+    where = [f"--runs={root.absolute()}", *site, *options.request.flags()]
+    return [*python_command(), "resume", *where, path.last.run_id]
+
+
+def _end(path: "Relaxation", options: CommandOptions) -> None:
     """Show the path; IncompleteError if it ends too early."""
     from vmcjob.cli.geometries import document_of, ending_in_words
     from vmcjob.relaxation.path import Ending, ending
 
-    if not options.is_dry:
-        path.write(root)
     if options.as_json:
         none = {"schema_version": 1, "submitted": [], "skipped": []}
         put_json(none | {"relaxations": [document_of(path)]})

@@ -78,9 +78,20 @@ def submit_plans(
 
 
 def start_plans(
-    folders: "Mapping[Path, list[Plan]]", options: CommandOptions, *, is_restart: bool = False
+    folders: "Mapping[Path, list[Plan]]",
+    options: CommandOptions,
+    *,
+    is_restart: bool = False,
+    sequel: Sequence[str] = (),
 ) -> "tuple[Receipt, list[VmcJobError]]":
-    """Start the plans' runs or show what would be started; in a dry run, also what is refused."""
+    """Start the plans' runs or show what would be started; in a dry run, also what is refused.
+
+    Args:
+        folders: the plans for each runs root.
+        options: of the command.
+        is_restart: from the first step.
+        sequel: a command that a job of a cluster runs when its run has finished.
+    """
     from vmcjob import scheduler
     from vmcjob.site import find_profile
 
@@ -96,6 +107,7 @@ def start_plans(
             wanted = scheduler.SubmissionOptions(
                 *(root, site, options.request, options.max_parallel, is_restart),
                 profile=str(profile or "the default profile"),
+                sequel=tuple(sequel),
             )
             receipt, jobs = _start(plans, wanted, options)
             receipts.append(receipt)

@@ -58,6 +58,21 @@ def begin(task: Task, source: str, relax: Relax, root: Path) -> Relaxation:
     return fresh if known is None else replace(fresh, geometries=known.geometries)
 
 
+def go_on(path: Relaxation, root: Path) -> Relaxation:
+    """The path with the geometry of the next run, as its file remembers it afterwards.
+
+    Jobs and people may go on along the same path at a time. The first one decides where the next
+    geometry is; another machine may round differently.
+    """
+    with path.lock(root):
+        known = path.recorded(root)
+        further = advance(
+            path if known is None else replace(path, geometries=known.geometries), root
+        )
+        further.write(root)
+    return further
+
+
 def advance(path: Relaxation, root: Path) -> Relaxation:
     """The path as far as its finished runs lead, with the geometry of the next run.
 

@@ -7,16 +7,19 @@ path follows from the finished runs.
 import hashlib
 import json
 import os
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any  # JSON
 
 from vmcjob.errors import RunDirError
-from vmcjob.rundir.files import read_text, replace_file
+from vmcjob.rundir.files import read_text, refresh, replace_file
+from vmcjob.rundir.lock import lock
 
 FOLDER = ".relaxations"
 SCHEMA_VERSION = 1
+PATIENCE_S = 600.0  # of a process that waits for another one's Hessian
 Vectors = tuple[tuple[float, float, float], ...]
 """A vector of each nucleus."""
 
@@ -92,12 +95,19 @@ class Relaxation:
     def write(self, root: Path) -> None:
         """Write the file of the path, in one step."""
         file = self.file(root)
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise RunDirError(f"{file.parent}: cannot be made: {error.strerror}") from None
+        _make_folder(file.parent)
         document = {"schema_version": SCHEMA_VERSION, **asdict(self)}
         replace_file(file, json.dumps(document, indent=1) + "\n")
+
+    @contextmanager
+    def lock(self, root: Path) -> Iterator[None]:
+        """Hold the path while its next geometry is computed and written; others wait."""
+        file = self.file(root)
+        _make_folder(file.parent)
+        words = f"{self.name}: its next geometry is being computed"
+        with lock(file.with_suffix(".lock"), words, PATIENCE_S):
+            refresh(file.parent)  # another host may have written just now
+            yield
 
     def recorded(self, root: Path) -> "Relaxation | None":
         """Return the same path with the geometries of its file; None without a file."""
@@ -124,6 +134,14 @@ def find_relaxations(
         if path is not None and not wanted.isdisjoint(path.run_ids):
             paths.append(path)
     return paths, errors
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder of all paths, unless it exists."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise RunDirError(f"{folder}: cannot be made: {error.strerror}") from None
 
 
 def _read(file: Path) -> Relaxation | None:

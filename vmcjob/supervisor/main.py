@@ -46,6 +46,7 @@ from vmcjob.supervisor.endings import (
 )
 from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
+from vmcjob.supervisor.sequel import run_sequel
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.watch import Deadline, Inbox, Recall, listen, watch
 from vmcjob.supervisor.words import size_of
@@ -73,6 +74,7 @@ class Supervisor:
     notify: str | None = None  # a command that is told of the run's end
     retries: Retries = DEFAULT_RETRIES
     memory: HostMemory | None = None  # where a new job may ask for more
+    sequel: tuple[str, ...] = ()  # a command to run when the run has finished
 
     def __call__(self) -> None:
         """What submitit calls in a job of SLURM: the process ends with the worker's exit code."""
@@ -128,7 +130,9 @@ class Supervisor:
         ended = run, job, worker.pid, worker.returncode, inbox.first, has_moved
         how = self.image is not None, self.notify, self.retries, rank.count
         attempt = Attempt(*ended, *how, self.memory, self.has_gpus, log_begin)
-        return conclude(attempt, self.folder)
+        code = conclude(attempt, self.folder)
+        run_sequel(run, self.sequel)
+        return code
 
     def _why_not_begun(self, run: RunDir, submission: Submission | None) -> int | None:
         """The exit code of a job that has nothing to do, and says why; None if it has."""

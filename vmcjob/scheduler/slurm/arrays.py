@@ -40,6 +40,7 @@ class Array:
     runs_per_job: int = 1
     notify: str | None = None  # a command that is told of ends
     waits_for: tuple[str, ...] = ()  # runs that have to finish before
+    sequel: tuple[str, ...] = ()  # a command to run after each finished run
 
     @property
     def n_jobs(self) -> int:
@@ -147,6 +148,7 @@ class Array:
             notify=self.notify,
             retries=self.options.retries,
             memory=self._memory if share is None else None,
+            sequel=self.sequel,
         )
 
     @property
@@ -189,9 +191,8 @@ def form_arrays(submission: SubmissionOptions, wanted: Mapping[RunDir, Task]) ->
         folder = job_folder(submission.root, NAME, name)
         after = names[-n_rows] if n_rows and len(names) >= n_rows else None
         notify = submission.site.notify
-        yield Array(
-            name, number, folder, runs, options, share, image, after, per_job, notify, waits
-        )
+        of_all = after, per_job, notify, waits, submission.sequel
+        yield Array(name, number, folder, runs, options, share, image, *of_all)
         names.append(name)
 
 
