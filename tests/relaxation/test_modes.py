@@ -8,6 +8,13 @@ from vmcjob.relaxation.modes import MAX_MOVE, MIN_CURVATURE, MIN_MOVE, modes_of,
 
 WATER = np.array([[0.0, 0.0, 0.22], [0.0, 1.43, -0.88], [0.0, -1.43, -0.88]])
 OF_WATER = (8, 1, 1)
+LINE = np.array([[0.0, 0.0, z] for z in (-2.2, 0.0, 2.2)])
+AMMONIA = np.array(
+    [
+        [0.0, 0.0, 0.2],
+        *([1.77 * np.cos(a), 1.77 * np.sin(a), -0.5] for a in (0.0, 2 * np.pi / 3, 4 * np.pi / 3)),
+    ]
+)
 
 
 def springs(positions: np.ndarray, stiffness: float = 0.5) -> np.ndarray:
@@ -29,16 +36,17 @@ def springs(positions: np.ndarray, stiffness: float = 0.5) -> np.ndarray:
         (WATER, (1, 2), 2),  # the atom swings in the plane; the turn about the axis is left out
         (WATER[:2], (), 1),
         (WATER[:2], (0,), 1),
-        (np.array([[0.0, 0.0, z] for z in (-2.2, 0.0, 2.2)]), (), 4),
+        (LINE, (), 4),
+        (AMMONIA, (), 6),
     ],
-    ids=["water", "one fixed", "two fixed", "dimer", "fixed dimer", "linear"],
+    ids=["water", "one fixed", "two fixed", "dimer", "fixed dimer", "linear", "ammonia"],
 )
 def test_motions_leave_place_orientation_and_fixed_atoms_alone(positions, fixed, number) -> None:
     """A move that turned the molecule would follow nothing but noise."""
     modes = modes_of(positions, springs(positions), fixed)
-    assert modes.directions.shape == (number, *positions.shape)
-    flat = modes.directions.reshape(number, -1)
-    np.testing.assert_allclose(flat @ flat.T, np.eye(number), atol=1e-12)
+    assert sum(modes.groups) == len(modes.directions) == len(modes.curvatures)
+    assert modes.projector.trace() == pytest.approx(number)
+    np.testing.assert_allclose(modes.projector @ modes.projector, modes.projector, atol=1e-9)
     np.testing.assert_allclose(modes.directions[:, list(fixed)], 0.0, atol=1e-12)
     if not fixed:
         np.testing.assert_allclose(modes.directions.sum(axis=1), 0.0, atol=1e-12)
@@ -60,6 +68,31 @@ def test_a_force_within_its_error_moves_nothing_and_a_sure_one_moves_fully() -> 
     moved = [np.abs(modes.move(np.array([0.01]), np.array([s]))).max() for s in (0.02, 0.01, 0.005)]
     np.testing.assert_allclose(moved, [0.0, 0.0, 0.75 * full], atol=1e-15)
     assert not modes.move(np.zeros(1), np.zeros(1)).any()
+
+
+def test_rounding_does_not_decide_how_motions_of_one_curvature_move() -> None:
+    """Ammonia has two such pairs; each of a pair shrunk by itself depends on their mixture."""
+    hessian = springs(AMMONIA)
+    noise = np.random.default_rng(3).normal(size=hessian.shape)
+    others = [hessian, hessian + 1e-10 * (noise + noise.T)]
+    found = [modes_of(AMMONIA, one) for one in others]
+    curvatures, vectors = np.linalg.eigh(found[0].projector @ hessian @ found[0].projector)
+    assert np.sum(np.diff(curvatures[-6:]) < 1e-6) == 2, "two pairs"
+    force = (vectors @ np.linspace(-0.02, 0.03, 12)).reshape(AMMONIA.shape)
+    moves = []
+    for modes in found:
+        forces = np.tensordot(modes.directions, force, 2)
+        # A noise of 4e-3 on each component of the force, as the error of each direction has it.
+        errors = 4e-3 * np.linalg.norm(modes.directions, axis=(1, 2))
+        moves.append(modes.move(forces, errors))
+    assert np.abs(moves[0]).max() > 1e-3
+    np.testing.assert_allclose(moves[1], moves[0], atol=1e-7)
+    exact = found[0].move(np.tensordot(found[0].directions, force, 2), np.zeros(sum(modes.groups)))
+    farthest = np.linalg.norm(exact, axis=1).max()
+    assert farthest < MAX_MOVE
+    np.testing.assert_allclose(
+        hessian @ exact.ravel(), found[0].projector @ force.ravel(), atol=1e-6
+    )
 
 
 def test_no_nucleus_moves_farther_than_the_trust_radius() -> None:

@@ -9,6 +9,10 @@ nuclei by
 so a force that may be chance moves nothing, and no move is longer than the error of its force
 warrants (the positive part of W. James and C. Stein, Proc. 4th Berkeley Symp. 1, 361 (1961), for
 each motion by itself).
+
+Motions of the same curvature, as ammonia has, are eigenvectors in any mixture, and rounding decides
+in which. They are treated together: f² and s² are then sums over the motions, which the mixture
+does not change. The rows of their projector P stand for them, as Σ_i P_i P_i^T = P.
 """
 
 from collections.abc import Sequence
@@ -22,8 +26,12 @@ MIN_CURVATURE = 0.05
 MAX_MOVE = 0.3
 """Bohr: no nucleus moves farther at a time."""
 ROUNDING = 1e-10
+SMALL = 1e-4
+"""A row of a projector that is shorter is rounding: it is the square root of an entry."""
 MIN_MOVE = 0.02
 """Bohr: the trust radius does not shrink below."""
+SAME = 1e-3
+"""Curvatures that differ by a smaller part of the larger one count as the same."""
 CERTAIN = 2.0
 """Standard errors by which an energy must have risen to shrink the trust radius."""
 
@@ -32,11 +40,16 @@ Vectors = Float[np.ndarray, "nuc 3"]
 
 @dataclass(frozen=True)
 class Modes:
-    """Motions of unit length that change the shape, and their curvatures."""
+    """Motions that change the shape, and their curvatures.
+
+    The sum of all outer products of a motion with itself is a projector. A motion with a curvature
+    of its own has unit length.
+    """
 
     directions: Float[np.ndarray, "mode nuc 3"]
     curvatures: Float[np.ndarray, " mode"]  # hartree/bohr²; at least MIN_CURVATURE
     least: float  # the least curvature, as it is
+    groups: tuple[int, ...]  # how many directions each curvature has, one after the other
 
     @property
     def projector(self) -> Float[np.ndarray, "nuc*3 nuc*3"]:
@@ -61,8 +74,11 @@ class Modes:
         radius: float = MAX_MOVE,
     ) -> Vectors:
         """The move for forces along the motions; no nucleus moves farther than the radius."""
-        chance = np.divide(errors, forces, out=np.full(len(forces), np.inf), where=forces != 0.0)
-        lengths = forces / self.curvatures * np.maximum(0.0, 1.0 - chance**2)
+        starts = np.cumsum((0, *self.groups[:-1]))
+        square, noise = (np.add.reduceat(x**2, starts) for x in (forces, errors))
+        chance = np.divide(noise, square, out=np.full(len(square), np.inf), where=square > 0.0)
+        shares = np.repeat(np.maximum(0.0, 1.0 - chance), self.groups)
+        lengths = forces / self.curvatures * shares
         move = np.tensordot(lengths, self.directions, 1)
         farthest = np.max(np.linalg.norm(move, axis=1))
         return move * min(1.0, radius / farthest) if farthest > 0.0 else move
@@ -85,9 +101,22 @@ def modes_of(
     left, sizes, _ = np.linalg.svd(free - rigid @ (rigid.T @ free), full_matrices=False)
     shapes = left[:, sizes > 0.5]  # each is 1 or 0
     curvatures, vectors = np.linalg.eigh(shapes.T @ hessian @ shapes)
-    directions = (shapes @ vectors).T.reshape(-1, *positions.shape)
     bounded = np.maximum(np.abs(curvatures), MIN_CURVATURE)
-    return Modes(directions, bounded, float(curvatures.min()))
+    is_other = np.diff(curvatures) > SAME * np.maximum(bounded[1:], bounded[:-1])
+    parts = np.split(np.arange(len(bounded)), 1 + np.flatnonzero(is_other))
+    motions = [_without_mixture((shapes @ vectors[:, part]).T) for part in parts]
+    groups = tuple(map(len, motions))
+    common = np.repeat([bounded[part].mean() for part in parts], groups)
+    directions = np.concatenate(motions).reshape(-1, *positions.shape)
+    return Modes(directions, common, float(curvatures.min()), groups)
+
+
+def _without_mixture(vectors: np.ndarray) -> np.ndarray:
+    """A single vector as it is; of several, the rows of their projector that are not zero."""
+    if len(vectors) == 1:
+        return vectors
+    projector = vectors.T @ vectors
+    return projector[np.linalg.norm(projector, axis=1) > SMALL]
 
 
 def _rigid_motions(
