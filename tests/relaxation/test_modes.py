@@ -87,12 +87,11 @@ def test_rounding_does_not_decide_how_motions_of_one_curvature_move() -> None:
         moves.append(modes.move(forces, errors))
     assert np.abs(moves[0]).max() > 1e-3
     np.testing.assert_allclose(moves[1], moves[0], atol=1e-7)
-    exact = found[0].move(np.tensordot(found[0].directions, force, 2), np.zeros(sum(modes.groups)))
+    first = found[0]
+    exact = first.move(np.tensordot(first.directions, force, 2), np.zeros(sum(first.groups)))
     farthest = np.linalg.norm(exact, axis=1).max()
     assert farthest < MAX_MOVE
-    np.testing.assert_allclose(
-        hessian @ exact.ravel(), found[0].projector @ force.ravel(), atol=1e-6
-    )
+    np.testing.assert_allclose(hessian @ exact.ravel(), first.projector @ force.ravel(), atol=1e-6)
 
 
 def test_no_nucleus_moves_farther_than_the_trust_radius() -> None:
