@@ -123,10 +123,17 @@ def test_a_middle_that_ends_badly_blocks_what_waits_for_it(room, ending):
 
 
 @pytest.mark.full_matrix  # the next job from within a job: tests/cli/test_relax.py, without SLURM
-def test_a_relaxation_goes_on_from_job_to_job(real_room: Room) -> None:
-    """With nobody at the login node: without sbatch in its job, a path stays where it is."""
+@pytest.mark.parametrize("is_followed", [False, True])
+def test_a_relaxation_goes_on_from_job_to_job(real_room: Room, is_followed: bool) -> None:
+    """A path that needs a login node stops at its first job.
+
+    A `--follow` beside the jobs would submit each run a second time.
+    """
     (real_room.cwd / "real.toml").write_text(REAL + "[resources]\ngpus = 0\n")
-    real_room.run("submit", "--time=00:30:00", "real.toml")
+    if is_followed:
+        assert real_room.start("submit", "-f", "--time=00:30:00", "real.toml").returncode == 3
+    else:
+        real_room.run("submit", "--time=00:30:00", "real.toml")
     real_room.wait_for(FINISHED=2)
     real_room.wait_until(lambda: not real_room.cluster.job_ids(real_room.cwd), "no job is left")
     path = path_below(real_room.runs)
