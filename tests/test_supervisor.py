@@ -27,6 +27,7 @@ from vmcjob.rundir import (
 from vmcjob.runs.status import JobState, Stage, State, examine
 from vmcjob.slurm import SlurmJob
 from vmcjob.supervisor import Supervisor, watch
+from vmcjob.supervisor.sequel import run_sequel
 
 JOB = SlurmJob("22_3", "25", 0)
 # Counts the stop signals that come, and stops at a checkpoint after the first and half a second.
@@ -134,6 +135,37 @@ sys.exit({{"FINISHED": 0, "FAILED": 1, "PREEMPTED": 75}}["{outcome}"])
     ended = run.read_outcome()
     assert ended is not None
     assert ended.outcome is Outcome[outcome]
+
+
+def test_a_job_that_starts_again_after_its_run_has_finished_only_repeats_the_sequel(run, slurm):
+    """A newer outcome would have a path of geometries begin anew behind this run."""
+    program = """
+import sys
+from pathlib import Path
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir
+run = RunDir(Path(sys.argv[1]))
+run.store_path.mkdir()
+(run.store_path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
+"""
+    sequel = sys.executable, "-c", "print('the sequel')"
+    twice = replace(supervisor(run, program), sequel=sequel)
+    assert twice.supervise(JOB) == 0
+    ended = run.read_outcome()
+    assert twice.supervise(JOB) == 0
+    assert run.read_outcome() == ended
+    assert run.log_path.read_text() == "the sequel\nthe sequel\n"
+
+
+@pytest.mark.parametrize("is_cancelled", [True, False])
+def test_a_sequel_that_cannot_start_or_comes_too_late_changes_nothing(run, slurm, is_cancelled):
+    """A cancelled run would be followed by a job that nobody wants."""
+    before = run.read_submission()
+    assert before is not None
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
+    run.write_submission(replace(before, cancelled_at=time.time() if is_cancelled else None))
+    run_sequel(run, ["/no/such/program"] if not is_cancelled else [sys.executable, "-c", "1 / 0"])
+    assert not run.log_path.exists() or not run.log_path.read_text()
 
 
 def test_a_run_that_is_cancelled_while_its_worker_is_started_stays_cancelled(run, slurm):

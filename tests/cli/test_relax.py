@@ -159,6 +159,8 @@ def test_the_job_of_a_geometry_submits_the_job_of_the_next_one(
     assert f"{first}: was a job of a cluster, and this host cannot submit jobs" in done.stderr
     for name in ("HOME", "PATH", "PYTHONPATH"):
         monkeypatch.setenv(name, cluster.environment[name])
+    for name in ("VMCJOB_SITE", "VMCJOB_RUNS"):
+        monkeypatch.delenv(name, raising=False)
     for _ in range(2):  # SLURM may start a job again
         run_sequel(run, sequel)
     assert path_below(shell.runs) == path

@@ -221,7 +221,6 @@ def test_a_ceiling_that_comes_first_is_told_of(tmp_path: Path) -> None:
     assert " hartree after 100 steps" in message
 
 
-@pytest.mark.full_matrix  # a training: test_level.py
 @pytest.mark.slow
 def test_a_run_killed_on_its_way_to_a_target_ends_where_it_would_have(
     finished: RunDir, tmp_path: Path

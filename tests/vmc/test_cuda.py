@@ -138,7 +138,6 @@ def test_a_training_step_needs_no_host_and_no_float64(
     assert ("all_to_all" in program.text) is has_gram
 
 
-@pytest.mark.full_matrix  # their parts are those of a training step
 @pytest.mark.slow
 def test_all_other_phases_need_no_host_and_no_float64(monkeypatch) -> None:
     """With observables; warm-up and equilibration are one program, comparison is evaluation."""

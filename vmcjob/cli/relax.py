@@ -77,7 +77,7 @@ def _go_along(
         raise UsageError("--json shows one submission, and --follow makes several; choose one")
     n_told = 0
     while True:
-        path = advance(path, root) if options.is_dry else go_on(path, root)
+        path = advance(path, root) if options.is_dry else go_on(path, root, first is not None)
         if not options.as_json:
             n_told = say_geometry(path, n_told)
         if ending(path) is not None:
@@ -99,7 +99,7 @@ def _go_along(
         place = f"geometry {len(path.geometries)} of at most {path.max_steps}"
         again = f"vmcjob resume{options.where} {path.last.run_id} goes on, or with -f to the end"
         if _is_job(root, path.last.run_id):
-            again = "its job submits the run at the next geometry"
+            again = f"its job submits the run at the next geometry; if not, {again}"
         say(f"{place}; when its run has finished, {again}", "dim")
 
 
@@ -122,7 +122,7 @@ def _require_cluster(path: "Relaxation", root: Path, options: CommandOptions) ->
     site = resolve_site(options.site, options.runs)
     is_here = scheduler.choose(site.scheduler, options.is_local).name == LOCAL
     jobs = [run_id for run_id in path.run_ids if _is_job(root, run_id)]
-    if jobs and is_here and not options.is_local:
+    if jobs and is_here and not options.is_local and not options.is_dry:
         why = "was a job of a cluster, and this host cannot submit jobs"
         raise SchedulerError(f"{jobs[-1]}: {why}; go on where sbatch is on PATH, or with --local")
 

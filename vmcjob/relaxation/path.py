@@ -58,17 +58,16 @@ def begin(task: Task, source: str, relax: Relax, root: Path) -> Relaxation:
     return fresh if known is None else replace(fresh, geometries=known.geometries)
 
 
-def go_on(path: Relaxation, root: Path) -> Relaxation:
+def go_on(path: Relaxation, root: Path, is_new: bool = False) -> Relaxation:
     """The path with the geometry of the next run, as its file remembers it afterwards.
 
-    Jobs and people may go on along the same path at a time. The first one decides where the next
-    geometry is; another machine may round differently.
+    A job and a user may extend the same path at the same time. The first one decides where the
+    next geometry is, because another machine may round differently. Tolerance and number of steps
+    are those of the file, or those of `path` if it is new: if its spec was read just now.
     """
     with path.lock(root):
-        known = path.recorded(root)
-        further = advance(
-            path if known is None else replace(path, geometries=known.geometries), root
-        )
+        known = path.recorded(root) or path
+        further = advance(replace(path, geometries=known.geometries) if is_new else known, root)
         further.write(root)
     return further
 
@@ -95,6 +94,7 @@ def _without_the_outdated(path: Relaxation, root: Path) -> Relaxation:
 def _finished_at(root: Path, run_id: str) -> float | None:
     """The time of a run's outcome; None without one."""
     run = RunDir(root / run_id)
+    run.refresh()  # on a cluster, another host has finished the run
     outcome = run.read_outcome() if run.exists else None
     return None if outcome is None else outcome.time
 

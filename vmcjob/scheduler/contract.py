@@ -40,7 +40,7 @@ class SubmissionOptions:
     max_parallel: int | None = None  # runs at a time
     is_restart: bool = False  # from the first step, even if there are results
     profile: str = "the site profile"  # in words
-    # A command that each job runs when its run has finished. This machine as a backend runs none.
+    # A command that each job runs when its run has finished. The local backend ignores it.
     sequel: tuple[str, ...] = ()
 
     def absolute(self) -> "SubmissionOptions":

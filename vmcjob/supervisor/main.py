@@ -38,15 +38,10 @@ from vmcjob.rundir import RESULTS, Outcome, OutcomeRecord, Process, RunDir, Subm
 from vmcjob.runs.budget import BudgetWatch, group_of, why_not_begun
 from vmcjob.runs.notification import notify_job
 from vmcjob.slurm import SlurmJob
-from vmcjob.supervisor.endings import (
-    Attempt,
-    conclude,
-    note_loss,
-    progress,
-)
+from vmcjob.supervisor.endings import Attempt, conclude, note_loss, progress
 from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
-from vmcjob.supervisor.sequel import run_sequel
+from vmcjob.supervisor.sequel import has_finished, run_sequel
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.watch import Deadline, Inbox, Recall, listen, watch
 from vmcjob.supervisor.words import size_of
@@ -106,6 +101,9 @@ class Supervisor:
         submission = run.read_submission()
         if (code := self._why_not_begun(run, submission)) is not None or submission is None:
             return code or 0
+        if has_finished(run, submission):
+            run_sequel(run, self.sequel if rank.is_first else ())
+            return 0
         if not rank.is_first:
             return self._accompany(run, rank, job, inbox, submission)
         if (ended := self._why_not(run, submission)) is not None:

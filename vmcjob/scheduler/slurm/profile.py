@@ -13,7 +13,7 @@ from vmcjob.scheduler.slurm.wholenode import gives_all_memory
 
 NO_GRES = ("", "(null)")
 MIN_MB, MAX_MB = 4000, 32768
-"""Bounds of the memory of a job: compiling for JAX takes half of the least."""
+"""Bounds of the memory of a job: JAX needs half of the least to compile."""
 
 
 class NodeGroup(NamedTuple):
