@@ -142,6 +142,7 @@ PARTITIONS = "PartitionName=cpu Default=YES DefMemPerNode=2000\nPartitionName=gp
     [
         (CONFIG, "DefMemPerNode=UNLIMITED", "32GB"),
         (CONFIG, "DefMemPerCPU=4000", None),
+        (CONFIG, "OverSubscribe=EXCLUSIVE DefMemPerNode=UNLIMITED", None),
         (CONFIG.replace("UNLIMITED", "4000"), "DefMemPerNode=UNLIMITED", None),
         (CONFIG.replace("_MEMORY", ""), "DefMemPerNode=UNLIMITED", None),
     ],

@@ -148,15 +148,10 @@ def test_estimators_are_derivatives_by_finite_differences() -> None:
     assert float(energy) == pytest.approx(float(change), abs=1e-6)
 
 
+@pytest.mark.full_matrix  # each ansatz and its nuclei: test_ansatz.py
 @pytest.mark.slow
 @pytest.mark.timeout(900)  # a busy machine compiles for minutes
-@pytest.mark.parametrize(
-    "name",
-    [
-        pytest.param(name, marks=() if name == "slater-jastrow" else pytest.mark.full_matrix)
-        for name in ANSATZE
-    ],
-)
+@pytest.mark.parametrize("name", list(ANSATZE))
 def test_networks_follow_nuclei_as_finite_differences_say(name: str) -> None:
     """Every ansatz takes its nuclei as arguments: a molecule moved as a whole keeps log|ψ|."""
     system = System(((0.0, 0.1, 0.0), (0.3, 0.0, 2.5)), (3, 1), 2, 2)

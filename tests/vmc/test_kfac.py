@@ -366,6 +366,7 @@ def test_some_steps_come_close_to_the_energy_of_helium(training: Training) -> No
     assert -2.95 < np.mean(training.energies[-50:]) < -2.85
 
 
+@pytest.mark.full_matrix  # test_optimizers_conformance.py
 @pytest.mark.slow
 def test_three_steps_and_three_more_from_a_checkpoint_are_six_steps(training: Training) -> None:
     """Bit for bit, with an optimizer made anew: all that it remembers is in its state."""

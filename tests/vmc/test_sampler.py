@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.matrix import rest
 from tests.oracles import hydrogenic_1s
 from vmcjob.vmc.contracts import ChainState, Nuclei
 from vmcjob.vmc.sampler import Moves, distance_scale, sample, tune_width
@@ -89,7 +90,7 @@ def test_scaled_moves_forget_an_outer_shell_sooner() -> None:
     assert memory(Moves(10, are_scaled=True)) < 0.8  # 0.66, to 0.02
 
 
-@pytest.mark.parametrize("apart", [3.0, 20.0])
+@pytest.mark.parametrize("apart", [20.0, *rest(3.0)])
 def test_jumps_share_walkers_out_as_the_wave_function_does(apart: float) -> None:
     """All start at one nucleus; |ψ|² has weights of 1 : 2 : 4 at three, of different charges.
 

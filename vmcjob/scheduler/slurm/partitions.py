@@ -69,5 +69,8 @@ def _read(fields: dict[str, str]) -> Partition:
 
 
 def _has_default_memory(fields: dict[str, str]) -> bool:
+    """Whether a job gets no more memory by silence; jobs of exclusive nodes get all in any case."""
+    if fields.get("OverSubscribe", "").startswith("EXCLUSIVE"):
+        return True
     given = fields.get("DefMemPerNode", "UNLIMITED"), fields.get("DefMemPerCPU", "UNLIMITED")
     return any(value.isdigit() for value in given) or "DefMemPerG" in fields.get("JobDefaults", "")
