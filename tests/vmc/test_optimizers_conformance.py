@@ -7,6 +7,7 @@ all α are 1. Six parameters in one array, of which K-FAC makes one block, and n
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from vmcjob.run.state import from_arrays, to_arrays
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import METRICS, ChainState, LoopState, Nuclei, StepInfo
 from vmcjob.vmc.hamiltonian import Hamiltonian
+from vmcjob.vmc.kfac_layers import KfacUnavailableError
 from vmcjob.vmc.loop import Step, Vmc, iterate
 from vmcjob.vmc.sampler import Moves
 
@@ -208,8 +210,9 @@ def save_updates(path: str) -> None:
     """Three updates by every optimizer, in a process that has its number of devices."""
     alpha, found = 1.0 + 0.2 * np.arange(6.0).reshape(2, 3), {}
     for name in KINDS:
-        vmc = make_vmc(name)
-        found[name] = single_updates(Updating(log_psi, vmc.optimizer, vmc.rule), alpha, 3)
+        with suppress(KfacUnavailableError):
+            vmc = make_vmc(name)
+            found[name] = single_updates(Updating(log_psi, vmc.optimizer, vmc.rule), alpha, 3)
     np.savez(path, **found)
 
 
@@ -241,6 +244,7 @@ def test_one_and_two_devices_make_the_same_updates(
     name: str, on_one_and_two_devices: list[dict[str, Any]]
 ) -> None:
     """Rounding apart; a mean per device, or a sum for a mean, would show."""
+    _ = make_vmc(name).optimizer  # skips the test where JAX is too new for K-FAC
     one, two = (found[name] for found in on_one_and_two_devices)
     assert np.abs(one).min() > 0.0
     np.testing.assert_allclose(two, one, rtol=1e-9)
