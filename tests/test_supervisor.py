@@ -157,6 +157,15 @@ run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
     assert run.log_path.read_text() == "the sequel\nthe sequel\n"
 
 
+def test_a_job_of_its_own_goes_on_with_a_run_that_another_job_has_finished(run, slurm):
+    """A clock that is ahead on another host must not make the new job idle."""
+    run.store_path.mkdir()
+    (run.store_path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
+    run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED, time=time.time() + 3600.0))
+    assert supervisor(run, "print('at work'); raise SystemExit(1)").supervise(JOB) == 1
+    assert run.log_path.read_text().startswith("at work\n")
+
+
 @pytest.mark.parametrize("is_cancelled", [True, False])
 def test_a_sequel_that_cannot_start_or_comes_too_late_changes_nothing(run, slurm, is_cancelled):
     """A cancelled run would be followed by a job that nobody wants."""

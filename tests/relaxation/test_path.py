@@ -127,6 +127,15 @@ def test_two_that_go_on_along_a_path_go_the_same_way(
     assert go_on(path, tmp_path) == by_job
 
 
+def test_who_resumes_a_path_keeps_the_settings_of_its_file(tmp_path: Path) -> None:
+    """A job reads the path, then waits; a spec that is submitted meanwhile must not be undone."""
+    path = start(tmp_path)
+    by_job = go_on(path, tmp_path)
+    by_user = go_on(replace(path, max_steps=99), tmp_path, is_new=True)
+    assert (by_job.max_steps, by_user.max_steps) == (path.max_steps, 99)
+    assert go_on(by_job, tmp_path) == by_user
+
+
 def test_a_damaged_file_of_a_path_is_named_with_what_helps(tmp_path: Path) -> None:
     path = start(tmp_path)
     path.write(tmp_path)

@@ -14,8 +14,7 @@ def has_finished(run: RunDir, submission: Submission) -> bool:
     SLURM may start the job again while the sequel is at work. The outcome has to stay as it is:
     a path of geometries begins anew behind a run whose outcome is newer.
     """
-    outcome = run.read_outcome()
-    if outcome is None or not (run.can_be_begun_with and submission.has_come_to(outcome)):
+    if submission.started_at is None or not run.can_be_begun_with:
         return False
     say("the run has finished; its worker has nothing to do here")
     return True
