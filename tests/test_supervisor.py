@@ -22,12 +22,13 @@ from vmcjob.rundir import (
     Outcome,
     OutcomeRecord,
     RunDir,
+    Sequel,
     Submission,
 )
 from vmcjob.runs.status import JobState, Stage, State, examine
 from vmcjob.slurm import SlurmJob
 from vmcjob.supervisor import Supervisor, watch
-from vmcjob.supervisor.sequel import run_sequel
+from vmcjob.supervisor.sequel import EndOfJob, run_sequel
 
 JOB = SlurmJob("22_3", "25", 0)
 # Counts the stop signals that come, and stops at a checkpoint after the first and half a second.
@@ -132,9 +133,10 @@ sys.exit({{"FINISHED": 0, "FAILED": 1, "PREEMPTED": 75}}["{outcome}"])
     code = replace(supervisor(run, program), sequel=sequel).supervise(JOB)
     assert (code == 0) == (outcome == "FINISHED")
     assert ("the sequel" in run.log_path.read_text()) == (outcome == "FINISHED")
-    ended = run.read_outcome()
+    ended, record = run.read_outcome(), run.read_sequel()
     assert ended is not None
     assert ended.outcome is Outcome[outcome]
+    assert (record and record.why) == ("the sequel" if outcome == "FINISHED" else None)
 
 
 def test_a_job_that_starts_again_after_its_run_has_finished_only_repeats_the_sequel(run, slurm):
@@ -166,15 +168,95 @@ def test_a_job_of_its_own_goes_on_with_a_run_that_another_job_has_finished(run, 
     assert run.log_path.read_text().startswith("at work\n")
 
 
-@pytest.mark.parametrize("is_cancelled", [True, False])
-def test_a_sequel_that_cannot_start_or_comes_too_late_changes_nothing(run, slurm, is_cancelled):
-    """A cancelled run would be followed by a job that nobody wants."""
-    before = run.read_submission()
-    assert before is not None
+class Soon:
+    """The end of the job comes when the command has written to the log; or it has come already."""
+
+    def __init__(self, run: RunDir, *, is_late: bool = False) -> None:
+        self._run, self._is_late = run, is_late
+
+    def has_come(self) -> bool:
+        return self._is_late or "ready" in self._run.log_path.read_text()
+
+
+@pytest.fixture
+def finished(run) -> RunDir:
+    """A run whose job has finished it, with a store."""
+    run.store_path.mkdir()
+    (run.store_path / "zarr.json").write_text('{"zarr_format": 3, "node_type": "group"}')
     run.write_outcome(OutcomeRecord(outcome=Outcome.FINISHED))
-    run.write_submission(replace(before, cancelled_at=time.time() if is_cancelled else None))
-    run_sequel(run, ["/no/such/program"] if not is_cancelled else [sys.executable, "-c", "1 / 0"])
-    assert not run.log_path.exists() or not run.log_path.read_text()
+    run.log_path.touch()
+    return run
+
+
+LONG = "print('ready', flush=True); import time; time.sleep(60)"
+UNTIL_TOLD = """
+import signal, time
+told = []
+signal.signal(signal.SIGTERM, lambda *_: told.append(1))
+print("ready", flush=True)
+while not told:
+    time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize(
+    ("command", "is_late", "why"),
+    [
+        (["/no/such/program"], False, "/no/such/program: No such file or directory"),
+        ([sys.executable, "-c", "raise SystemExit('vmcjob: no forces')"], False, "no forces"),
+        ([sys.executable, "-c", "1 / 0"], True, "its job was about to end"),
+        ([sys.executable, "-c", LONG], False, "its job was about to end"),
+        ([sys.executable, "-c", UNTIL_TOLD], False, None),
+        ([sys.executable, "-c", "import os, sys; os.remove('{}'); sys.exit(3)"], False, None),
+    ],
+    ids=["no program", "failure", "too late", "cut short", "submitting", "end of the path"],
+)
+def test_status_tells_why_no_run_follows_and_what_goes_on(finished, command, is_late, why):
+    """A chain that stops without a word looks finished.
+
+    A command that submits must end by itself, whatever the time; another one must not outlast it.
+    """
+    run, name = finished, finished.path.name
+    command = [word.replace("{}", str(run.sequel_path)) for word in command]
+    run_sequel(run, command, Soon(run, is_late=is_late))
+    assert "ZeroDivisionError" not in run.log_path.read_text()
+    message = examine(run).message
+    if why is None:
+        assert message == ""
+        return
+    assert message.startswith("the next run of its path was not submitted: ")
+    assert why in message
+    assert message.endswith(f"; vmcjob resume {name} goes on")
+
+
+def test_a_job_that_is_killed_in_the_sequel_leaves_a_word(finished):
+    """The record must come before the command: a killed job writes nothing afterwards."""
+    seen = f"from pathlib import Path; print(Path({str(finished.sequel_path)!r}).exists())"
+    run_sequel(finished, [sys.executable, "-c", seen], Soon(finished))
+    assert finished.log_path.read_text() == "True\n"
+    finished.write_sequel(Sequel())
+    assert "if none appears, vmcjob resume" in examine(finished).message
+
+
+def test_the_sequel_ends_before_the_wall_time_and_after_a_termination(finished, slurm):
+    """Cut short by SLURM, it would leave a job that ended by a time-out, and no reason."""
+    inbox = watch.Inbox()
+    assert not EndOfJob(JOB, 20.0, inbox).has_come(), "without an end of the wall time"
+    slurm.make("squeue", f"25 {time.time() + 15:.0f} UNLIMITED\n")
+    assert not EndOfJob(JOB, 20.0, inbox).has_come()
+    assert EndOfJob(JOB, 40.0, inbox).has_come()
+    inbox.put("SIGTERM")
+    assert EndOfJob(JOB, 0.0, inbox).has_come()
+
+
+def test_a_cancelled_run_has_no_sequel(finished):
+    """It would be followed by a job that nobody wants."""
+    before = finished.read_submission()
+    assert before is not None
+    finished.write_submission(replace(before, cancelled_at=time.time()))
+    run_sequel(finished, [sys.executable, "-c", "print('ready')"], Soon(finished))
+    assert finished.log_path.read_text() == ""
+    assert finished.read_sequel() is None
 
 
 def test_a_run_that_is_cancelled_while_its_worker_is_started_stays_cancelled(run, slurm):

@@ -16,7 +16,10 @@ from tests.scheduler import slurm_programs
 from vmcjob.relaxation.path import go_on
 from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.rundir.relaxations import Relaxation, find_relaxations
-from vmcjob.supervisor.sequel import run_sequel
+from vmcjob.slurm import SlurmJob
+from vmcjob.spec import load_resolved
+from vmcjob.supervisor.sequel import EndOfJob, run_sequel
+from vmcjob.supervisor.watch import Inbox
 
 REAL = """
 name = "real"
@@ -137,12 +140,45 @@ def test_a_relaxation_that_cannot_be_is_refused(relaxing: Shell, change: str, wo
     assert not list(relaxing.runs.glob("h2-*"))
 
 
+def refuse(slurm: Path, *, is_refusing: bool) -> None:
+    """Have sbatch refuse all jobs from now on, or take them."""
+    with slurm_programs.opened(slurm) as state:
+        state["is_refusing"] = is_refusing
+
+
+def note_of(shell: Shell, run_id: str) -> str:
+    """The note of `status` about a run."""
+    done = shell.run("status", run_id, "--json")
+    (row,) = json.loads(done.stdout)["runs"]
+    return row["message"]
+
+
+def test_of_two_paths_from_one_run_the_one_submitted_last_goes_on(relaxing: Shell) -> None:
+    """An edited [relax] would leave the old path running, and paid for, beside the new one."""
+    (first,) = submitted(relaxing, "submit", "h2.toml")
+    fixed = ("submit", "h2.toml", "--set", "relax.fixed=[1]")
+    done = relaxing.run(*fixed)
+    assert f"replaces the path to {first}, which begins with the same run" in done.stderr
+    run = finish(RunDir(relaxing.runs / first))
+    (second,) = submitted(relaxing, "resume", first)
+    spec = load_resolved(run.beside(second).read_spec_text(), "test")
+    assert spec.system.atoms[1].position == (0.0, 0.0, 0.6), "the atom is fixed"
+    (other,) = submitted(relaxing, "submit", "h2.toml")
+    assert other != second
+    assert submitted(relaxing, "resume", first) == []
+    finish(run.beside(second))
+    done = relaxing.run("resume", second)
+    assert (done.returncode, "submit the spec of this path again" in done.stderr) == (1, True)
+    assert len(submitted(relaxing, *fixed)) == 1
+
+
 def test_the_job_of_a_geometry_submits_the_job_of_the_next_one(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once, with the same flags; also if a process died between the geometry and its job.
 
-    A host without sbatch must not work on the next run itself.
+    A host without sbatch must not work on the next run itself. `status` tells of a refusal until
+    the path goes on. SIGTERM at the end of a job must not cut sbatch short.
     """
     (shell.cwd / "bin").mkdir()
     slurm = slurm_programs.install(shell.cwd / "bin")
@@ -161,8 +197,17 @@ def test_the_job_of_a_geometry_submits_the_job_of_the_next_one(
         monkeypatch.setenv(name, cluster.environment[name])
     for name in ("VMCJOB_SITE", "VMCJOB_RUNS"):
         monkeypatch.delenv(name, raising=False)
+    end = EndOfJob(SlurmJob("7", "7", 0), 1.0, Inbox())
+    refuse(slurm, is_refusing=True)
+    run_sequel(run, sequel, end)
+    assert "Batch job submission failed: no; vmcjob resume" in note_of(cluster, first)
+    refuse(slurm, is_refusing=False)
+    sbatch = shell.cwd / "bin" / "sbatch"
+    program = sbatch.read_text().removeprefix("#!/bin/sh\n")
+    sbatch.write_text(f"#!/bin/sh\nkill -TERM $PPID $$\n{program}")
     for _ in range(2):  # SLURM may start a job again
-        run_sequel(run, sequel)
+        run_sequel(run, sequel, end)
+    assert note_of(cluster, first) == ""
     assert path_below(shell.runs) == path
     assert submitted(cluster, "submit", "h2.toml", "--time=00:10:00", "--extra=hold") == []
     with slurm_programs.opened(slurm) as state:

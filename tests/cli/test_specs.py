@@ -260,7 +260,10 @@ def test_a_dry_run_says_how_runs_share_a_gpu(shell):
 
 
 def test_a_run_on_several_nodes_has_a_task_on_each_and_ends_as_one(shell):
-    """A rank that is left alone would wait for the others until the wall time ends."""
+    """A rank that is left alone would wait for the others until the wall time ends.
+
+    A site's WaitTime would end the first rank while it submits the next run of a path.
+    """
     (shell.cwd / "site.toml").write_text('scheduler = "slurm"\n')
     options = ("submit", "-n", "--json", "--site", "site.toml", "h.toml")
     (job,) = json.loads(shell.run(*options).stdout)["jobs"]
@@ -269,7 +272,8 @@ def test_a_run_on_several_nodes_has_a_task_on_each_and_ends_as_one(shell):
         spec.write('[resources]\nnodes = 2\ngpus = 4\ntime = "01:00:00"\n')
     (job,) = json.loads(shell.run(*options).stdout)["jobs"]
     assert {"#SBATCH --nodes=2", "#SBATCH --ntasks-per-node=1"} <= set(job["script"].splitlines())
-    assert " --kill-on-bad-exit=1 " in job["script"]
+    (srun,) = (line for line in job["script"].splitlines() if line.startswith("srun "))
+    assert " --kill-on-bad-exit=1 --wait=0 " in srun
     assert (job["gpu_hours"], job["cpu_hours"], job["node_hours"]) == (16.0, 4.0, 4.0)
 
 

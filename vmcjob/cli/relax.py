@@ -1,7 +1,9 @@
 """Relaxation for `submit` and `resume`: the run at the next geometry, or one after the other."""
 
 import os
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,6 +24,13 @@ if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
     from vmcjob.rundir import RunDir
     from vmcjob.rundir.relaxations import Relaxation
+    from vmcjob.scheduler import Receipt
+
+
+REPLACED = (
+    "another path from the same first run was submitted later, with other relax.fixed or "
+    "relax.train_steps; submit the spec of this path again to go on along it"
+)
 
 
 def relax(plans: "Sequence[Plan]", root: Path, options: CommandOptions) -> None:
@@ -44,15 +53,17 @@ def paths_among(
 ) -> "tuple[list[tuple[Relaxation, Path]], list[RunDir]]":
     """The paths that runs belong to, each with its runs root, and the other runs.
 
-    A path that has ended is left alone if there is anything else to go on with.
+    A path that has ended, or that another one has replaced, is left alone if there is anything else
+    to go on with.
     """
     from vmcjob.relaxation.path import ending
 
     found = known_paths(chosen)
     known = {root / run_id for path, root in found for run_id in path.run_ids}
     others = [run for run in chosen if run.path.absolute() not in known]
-    going = [(path, root) for path, root in found if ending(path) is None]
-    return (found if not going and not others else going), others
+    current = [one for one in found if not _is_replaced(*one)] or found
+    going = [(path, root) for path, root in current if ending(path) is None]
+    return (current if not going and not others else going), others
 
 
 def go_along_paths(paths: "Sequence[tuple[Relaxation, Path]]", options: CommandOptions) -> None:
@@ -71,24 +82,23 @@ def _go_along(
     path: "Relaxation", root: Path, options: CommandOptions, first: "Task | None" = None
 ) -> None:
     """Start the run at the next geometry; with --follow, go on until the path ends."""
-    from vmcjob.relaxation.path import advance, ending, go_on, plan_of
+    from vmcjob.relaxation.path import advance, ending, go_on
 
     if options.as_json and options.is_followed:
         raise UsageError("--json shows one submission, and --follow makes several; choose one")
+    if first is not None:
+        _say_replaced(path, root)
     n_told = 0
     while True:
+        _require_latest(path, root, options)
         path = advance(path, root) if options.is_dry else go_on(path, root, first is not None)
         if not options.as_json:
             n_told = say_geometry(path, n_told)
         if ending(path) is not None:
+            _forget_sequels(path, root, options)
             _end(path, options)
             return
-        _require_cluster(path, root, options)
-        plans = {root: [plan_of(path, root, first)]}
-        receipt, refusals = start_plans(plans, options, sequel=_sequel(path, root, options))
-        look_after(receipt, options)
-        if refusals:
-            raise combine(refusals)
+        receipt = _start_next(path, root, options, first)
         if options.is_dry or not options.is_followed:
             break
         if not receipt.submitted and advance(path, root) == path:
@@ -96,11 +106,92 @@ def _go_along(
             again = f"vmcjob rerun{options.where} {run_id}"
             raise RunDirError(f"{run_id}: has no results to go on from; {again} makes them")
     if not options.as_json and not options.is_dry:
-        place = f"geometry {len(path.geometries)} of at most {path.max_steps}"
-        again = f"vmcjob resume{options.where} {path.last.run_id} goes on, or with -f to the end"
-        if _is_job(root, path.last.run_id):
-            again = f"its job submits the run at the next geometry; if not, {again}"
-        say(f"{place}; when its run has finished, {again}", "dim")
+        _say_further(path, root, options)
+
+
+def _start_next(
+    path: "Relaxation", root: Path, options: CommandOptions, first: "Task | None"
+) -> "Receipt":
+    """Start the run at the last geometry of a path, and look after the run."""
+    from vmcjob.relaxation.path import plan_of
+
+    _require_cluster(path, root, options)
+    plans = {root: [plan_of(path, root, first)]}
+    with _deaf_to_termination(options):
+        receipt, refusals = start_plans(plans, options, sequel=_sequel(path, root, options))
+        if not refusals and not any(item.error for item in receipt.skipped):
+            _forget_sequels(path, root, options)
+    look_after(receipt, options)
+    if refusals:
+        raise combine(refusals)
+    return receipt
+
+
+def _say_further(path: "Relaxation", root: Path, options: CommandOptions) -> None:
+    """Tell how the path goes on after its last run."""
+    place = f"geometry {len(path.geometries)} of at most {path.max_steps}"
+    again = f"vmcjob resume{options.where} {path.last.run_id} goes on, or with -f to the end"
+    if _is_job(root, path.last.run_id):
+        again = f"its job submits the run at the next geometry; if not, {again}"
+    say(f"{place}; when its run has finished, {again}", "dim")
+
+
+def _is_replaced(path: "Relaxation", root: Path) -> bool:
+    """Whether a path from the same first run was submitted later."""
+    from vmcjob.rundir.relaxations import paths_beside
+
+    return any(one.submitted_at > path.submitted_at for one in paths_beside(path, root))
+
+
+def _require_latest(path: "Relaxation", root: Path, options: CommandOptions) -> None:
+    """RunDirError if another path from the same first run was submitted later: that one goes on."""
+    if _is_replaced(path, root):
+        _forget_sequels(path, root, options)
+        raise RunDirError(f"{path.last.run_id}: {REPLACED}")
+
+
+def _say_replaced(path: "Relaxation", root: Path) -> None:
+    """Name the paths that end because this one is submitted now."""
+    from vmcjob.relaxation.path import ending
+    from vmcjob.rundir.relaxations import paths_beside
+
+    for other in paths_beside(path, root):
+        if ending(other) is None:
+            say(f"replaces the path to {other.last.run_id}, which begins with the same run")
+
+
+def _forget_sequels(path: "Relaxation", root: Path, options: CommandOptions) -> None:
+    """Remove records of jobs that could not submit the next run: the path needs none of them."""
+    from vmcjob.rundir import RunDir
+
+    for run_id in path.run_ids if not options.is_dry else ():
+        RunDir(root / run_id).clear_sequel()
+
+
+@contextmanager
+def _deaf_to_termination(options: CommandOptions) -> Iterator[None]:
+    """While inside, a submission to a cluster ignores SIGTERM, and so do programs that it starts.
+
+    The job that submits the next run may be about to end; a call of sbatch must not be cut short.
+    Workers on this machine must hear the signal.
+    """
+    if not _is_for_cluster(options):
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _is_for_cluster(options: CommandOptions) -> bool:
+    """Whether runs would be submitted to a cluster."""
+    from vmcjob import scheduler
+    from vmcjob.rundir import LOCAL
+
+    site = resolve_site(options.site, options.runs)
+    return scheduler.choose(site.scheduler, options.is_local).name != LOCAL
 
 
 def _is_job(root: Path, run_id: str) -> bool:
@@ -116,13 +207,10 @@ def _require_cluster(path: "Relaxation", root: Path, options: CommandOptions) ->
 
     A compute host may lack the programs of the batch system, and must not work on the run itself.
     """
-    from vmcjob import scheduler
-    from vmcjob.rundir import LOCAL
-
-    site = resolve_site(options.site, options.runs)
-    is_here = scheduler.choose(site.scheduler, options.is_local).name == LOCAL
     jobs = [run_id for run_id in path.run_ids if _is_job(root, run_id)]
-    if jobs and is_here and not options.is_local and not options.is_dry:
+    if options.is_local or options.is_dry or not jobs:
+        return
+    if not _is_for_cluster(options):
         why = "was a job of a cluster, and this host cannot submit jobs"
         raise SchedulerError(f"{jobs[-1]}: {why}; go on where sbatch is on PATH, or with --local")
 

@@ -4,6 +4,7 @@ A path is a function of the spec and of the finished runs. Each run of a path is
 with an id of its own. So a path goes on where it was, whatever was killed on the way.
 """
 
+import time
 from dataclasses import replace
 from enum import Enum
 from pathlib import Path
@@ -17,7 +18,7 @@ from vmcjob.relaxation.hessian import hartree_fock_hessian
 from vmcjob.relaxation.internals import gradient, internals_of, value
 from vmcjob.relaxation.modes import modes_of, trust_radius
 from vmcjob.rundir import RunDir
-from vmcjob.rundir.relaxations import Found, Geometry, Internal, Relaxation, Vectors
+from vmcjob.rundir.relaxations import Found, Geometry, Internal, Relaxation, Vectors, paths_beside
 from vmcjob.spec import Relax, dump_spec, load_resolved
 from vmcjob.stats import estimate
 from vmcjob.store import RunStore
@@ -39,7 +40,8 @@ class Ending(Enum):
 def begin(task: Task, source: str, relax: Relax, root: Path) -> Relaxation:
     """The path of a spec: as its file remembers it, or with the first geometry only.
 
-    The tolerance, the number of steps and the resources are those of the spec as it is now.
+    The tolerance, the number of steps and the resources are those of the spec as it is now. Of the
+    paths that begin with the same run, the one that was submitted last goes on.
     """
     system = task.spec.system
     positions = tuple(atom.position for atom in system.atoms)
@@ -54,6 +56,9 @@ def begin(task: Task, source: str, relax: Relax, root: Path) -> Relaxation:
         max_steps=relax.max_steps,
         geometries=(Geometry(run_id=task.run_id, positions=positions),),
     )
+    # Clocks of hosts differ, and a path that is submitted now is the latest.
+    earlier = max((one.submitted_at for one in paths_beside(fresh, root)), default=0.0)
+    fresh = replace(fresh, submitted_at=max(time.time(), earlier + 1.0))
     known = fresh.recorded(root)
     return fresh if known is None else replace(fresh, geometries=known.geometries)
 

@@ -18,6 +18,7 @@ from vmcjob.rundir.records import (
     Outcome,
     OutcomeRecord,
     Record,
+    Sequel,
     Submission,
 )
 from vmcjob.rundir.results import RESULTS_LOST
@@ -44,6 +45,7 @@ __all__ = [
     "Process",
     "Record",
     "RunDir",
+    "Sequel",
     "Submission",
     "find_damaged_groups",
     "find_groups",

@@ -28,6 +28,7 @@ from vmcjob.rundir.records import (
     Outcome,
     OutcomeRecord,
     Record,
+    Sequel,
     Submission,
     Waits,
     decode,
@@ -156,6 +157,18 @@ class RunJournal(RunResults):
     def write_notification(self, notification: Notification) -> None:
         """Record that an end was reported to the user's command."""
         replace_file(self.notification_path, encode(notification))
+
+    def read_sequel(self) -> Sequel | None:
+        """The sequel that was begun and not completed; None without one."""
+        return _read(Sequel, self.sequel_path)
+
+    def write_sequel(self, sequel: Sequel) -> None:
+        """Record that the sequel begins, or why it has failed."""
+        replace_file(self.sequel_path, encode(sequel))
+
+    def clear_sequel(self) -> None:
+        """Remove the record of the sequel: the next run is submitted, or there is none."""
+        remove_file(self.sequel_path)
 
     def read_outcome(self) -> OutcomeRecord | None:
         """The outcome of the last attempt; None while an attempt runs, or if it wrote none."""

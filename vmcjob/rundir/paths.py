@@ -63,6 +63,11 @@ class RunPaths:
         return self.path / "notified.json"
 
     @property
+    def sequel_path(self) -> Path:
+        """The sequel that the run's job has begun and not completed (`Sequel`)."""
+        return self.path / "sequel.json"
+
+    @property
     def attempts_path(self) -> Path:
         """The history: one JSON line per start and end of an attempt."""
         return self.path / "attempts.jsonl"

@@ -192,6 +192,14 @@ class Notification:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Sequel:
+    """sequel.json: the job of this finished run was to submit the next run, and has not yet."""
+
+    why: str = ""  # the reason; empty while the command is at work, or if it was killed
+    time: float = field(default_factory=time.time)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OutcomeRecord:
     """outcome.json: how the last attempt ended, as a word and a sentence."""
 

@@ -71,6 +71,7 @@ class Relaxation:
     force_tolerance: float  # hartree/bohr
     max_steps: int
     geometries: tuple[Geometry, ...]
+    submitted_at: float = field(default=0.0, compare=False)  # when its spec was submitted last
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -112,6 +113,13 @@ class Relaxation:
     def recorded(self, root: Path) -> "Relaxation | None":
         """Return the same path with the geometries of its file; None without a file."""
         return _read(self.file(root))
+
+
+def paths_beside(path: Relaxation, root: Path) -> list[Relaxation]:
+    """The other paths that begin with the same run: their atoms or trainings follow otherwise."""
+    found, _ = find_relaxations(root, path.run_ids[:1])
+    same_start = (one for one in found if one.run_ids[0] == path.run_ids[0])
+    return [one for one in same_start if one.file(root) != path.file(root)]
 
 
 def find_relaxations(

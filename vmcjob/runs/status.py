@@ -67,6 +67,8 @@ NEVER_STARTED = (
     "its turn never came: the queue of this machine that it waited in was killed; "
     "vmcjob resume goes on"
 )
+NOT_FOLLOWED = "the next run of its path was not submitted: {}; vmcjob resume {} goes on"
+MAY_FOLLOW = "its job submits the next run of its path; if none appears, vmcjob resume {} goes on"
 ITS_TURN = "waits for its turn on this machine"
 OTHERS_FIRST = f"{SHORT_OF_MEMORY} when the other runs of its job have ended"
 NOBODY_WAITS = (
@@ -230,6 +232,9 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
         return SILENT if _is_silent(seen) else _forecast(seen.heartbeat)
     if state is State.FINISHED and (damage := run.damage):
         return damage
+    if state is State.FINISHED and (sequel := run.read_sequel()):
+        name = run.path.name
+        return NOT_FOLLOWED.format(sequel.why, name) if sequel.why else MAY_FOLLOW.format(name)
     if state is State.FINISHED and run.is_trained_only:
         return TRAINED_ONLY
     if state is State.STOPPING and job is not None and job.stage is Stage.ENDED:

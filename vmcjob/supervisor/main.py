@@ -41,7 +41,7 @@ from vmcjob.slurm import SlurmJob
 from vmcjob.supervisor.endings import Attempt, conclude, note_loss, progress
 from vmcjob.supervisor.memory import HostMemory
 from vmcjob.supervisor.retries import cause_of_silence, has_given_up, try_again
-from vmcjob.supervisor.sequel import has_finished, run_sequel
+from vmcjob.supervisor.sequel import EndOfJob, has_finished, run_sequel
 from vmcjob.supervisor.share import Share
 from vmcjob.supervisor.watch import Deadline, Inbox, Recall, listen, watch
 from vmcjob.supervisor.words import size_of
@@ -102,7 +102,8 @@ class Supervisor:
         if (code := self._why_not_begun(run, submission)) is not None or submission is None:
             return code or 0
         if has_finished(run, submission):
-            run_sequel(run, self.sequel if rank.is_first else ())
+            if rank.is_first:
+                run_sequel(run, self.sequel, EndOfJob(job, self.spare_s, inbox))
             return 0
         if not rank.is_first:
             return self._accompany(run, rank, job, inbox, submission)
@@ -129,7 +130,7 @@ class Supervisor:
         how = self.image is not None, self.notify, self.retries, rank.count
         attempt = Attempt(*ended, *how, self.memory, self.has_gpus, log_begin)
         code = conclude(attempt, self.folder)
-        run_sequel(run, self.sequel)
+        run_sequel(run, self.sequel, EndOfJob(job, self.spare_s, inbox))
         return code
 
     def _why_not_begun(self, run: RunDir, submission: Submission | None) -> int | None:

@@ -166,8 +166,10 @@ class Options:
         cpus = self.resources.cpus
         # From 22.05 to 23.11, srun does not see what sbatch was told about CPUs.
         found = [] if cpus is None else [f"--cpus-per-task={cpus}"]
-        # The ranks beside one that ended badly would wait for it.
-        return [*found, "--kill-on-bad-exit=1"] if self.resources.nodes > 1 else found
+        # The ranks beside one that ended badly would wait for it. The first rank submits the next
+        # run of a path when the other ranks have ended; a site's WaitTime would end it meanwhile.
+        together = ["--kill-on-bad-exit=1", "--wait=0"]
+        return [*found, *together] if self.resources.nodes > 1 else found
 
 
 def load_submitit() -> Any:  # a module, imported by those alone who submit
