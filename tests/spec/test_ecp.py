@@ -142,12 +142,3 @@ def test_each_element_has_its_basis() -> None:
     assert by_element("ccecp-ccpvdz", mixed.needs) == {6: "ccecp-ccpvdz", 1: "cc-pvdz"}
     bare = spec_of('["C", 0, 0, 0], ["H", 0, 0, 2]', "").system
     assert by_element("cc-pvdz", bare.needs) == "cc-pvdz"
-
-
-def test_forces_with_a_potential_are_refused() -> None:
-    """The estimators do not move a core's non-local part, so the force would be wrong."""
-    atoms = '["Li", 0, 0, 0], ["H", 0, 0, 3]'
-    more = '[evaluate]\nobservables = ["dipole", "forces"]\n'
-    assert spec_of(atoms, more).evaluate.observables == ("dipole", "forces")
-    with pytest.raises(SpecError, match="there are no forces with core potentials yet"):
-        spec_of(atoms, f'ecp = "ccecp"\n{more}')

@@ -16,8 +16,7 @@ from vmcjob.observables.forces import COLUMNS, bond_force
 from vmcjob.vmc import forces
 from vmcjob.vmc.ansatz import make_psi
 from vmcjob.vmc.contracts import Nuclei, Psi
-from vmcjob.vmc.hamiltonian import make_hamiltonian
-from vmcjob.vmc.nucleus import Core, Gaussian
+from vmcjob.vmc.hamiltonian import Hamiltonian, Multiplicative
 from vmcjob.vmc.system import System, nuclei_of
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -200,12 +199,9 @@ def test_the_force_on_exact_hydrogen_is_zero() -> None:
     assert bond_force(series) is None
 
 
-def test_a_term_that_is_not_coulombs_is_refused() -> None:
-    """A core's non-local part moves in another way, and its force would be wrong."""
-    core = Core(2, (Gaussian(2, 1.0, 1.0),), ((Gaussian(2, 1.0, 2.0),),))
-    hamiltonian = make_hamiltonian(System(((0.0, 0.0, 0.0),), (1,), 1, 0, (core,)), 6)
-    one = replace(
-        sample_of(two_centres(1.0), protons(1.0), jnp.ones((1, 3))), hamiltonian=hamiltonian
-    )
-    with pytest.raises(ValueError, match="ecp_local: forces are there for Coulomb"):
-        forces.measure(one)
+def test_a_term_that_is_of_no_nucleus_is_refused() -> None:
+    """The form by the gradient alone does not know its potential, and would be wrong."""
+    one = sample_of(two_centres(1.0), protons(1.0), jnp.ones((1, 3)))
+    trap = {**one.hamiltonian.terms, "trap": Multiplicative(lambda r, nuclei: jnp.sum(r**2))}
+    with pytest.raises(ValueError, match="trap: only potentials of nuclei and cores have forces"):
+        forces.measure(replace(one, hamiltonian=Hamiltonian(trap)))

@@ -8,6 +8,7 @@ from jaxtyping import Float
 
 from vmcjob.errors import RunDirError
 from vmcjob.spec import JobSpec
+from vmcjob.spec.basis import by_element
 
 if TYPE_CHECKING:
     from pyscf.gto import Mole
@@ -40,15 +41,23 @@ def hartree_fock_hessian(spec: JobSpec) -> Float[np.ndarray, "nuc*3 nuc*3"]:
 
 
 def _molecule(spec: JobSpec) -> "Mole":
+    """The molecule of a spec, with the potentials of its cores."""
     from pyscf import gto
     from pyscf.lib.exceptions import BasisNotFoundError
 
     system = spec.system
+    basis = by_element(spec.pretrain.basis, system.needs)
+    if not isinstance(basis, str):
+        names = dict(zip(system.elements, system.symbols, strict=True))
+        basis = {names[element]: name for element, name in basis.items()}
+    pairs = zip(system.symbols, system.cores, strict=True)
+    cores = {symbol: gto.basis.parse_ecp(core.text(symbol)) for symbol, core in pairs if core}
     try:
         return gto.M(
             atom=[(atom.symbol, atom.position) for atom in system.atoms],
             unit="Bohr",
-            basis=spec.pretrain.basis,
+            basis=basis,
+            ecp=cores,
             charge=system.charge,
             spin=system.spin,
             verbose=0,

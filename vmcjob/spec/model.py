@@ -214,9 +214,6 @@ class JobSpec:
             message = "kfac knows no layers of a function that is used twice; use spring"
             yield Clash(("ansatz", "optimizer"), message, ("spin_symmetric",))
         yield from self._active_space_clashes()
-        if "forces" in self.evaluate.observables and any(self.system.cores):
-            message = "there are no forces with core potentials yet; leave forces or system.ecp out"
-            yield Clash(("evaluate", "system"), message, ("observables",))
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"
             yield Clash(("train", "pretrain"), message, ("start_from",))

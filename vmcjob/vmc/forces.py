@@ -14,6 +14,9 @@ that follow, too, add nothing where the energy is at a minimum.
 The check needs only ∇L (R. Assaraf and M. Caffarel, J. Chem. Phys. 119, 10536 (2003), eq. 73):
 
     F = F_nn + ⟨ Σ_i ∇_i Q·∇_i L ⟩ − 2 ⟨ (E_L − E) Q ⟩,    Q = Z_A Σ_i (r_i − R_A)/|r_i − R_A|
+
+A nucleus with a core potential has Q = 0 there: the potential has no singularity, and the check is
+the force of Hellmann and Feynman. `core_forces` has the parts of core potentials.
 """
 
 from functools import partial
@@ -27,8 +30,11 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc.contracts import Nuclei
-from vmcjob.vmc.hamiltonian import V_EE, V_EN, V_NN, Kinetic, Multiplicative
+from vmcjob.vmc.core_forces import bare_charges, fixed_slopes_of_local, slopes_of_nonlocal
+from vmcjob.vmc.hamiltonian import ECP_LOCAL, V_EE, V_EN, V_NN, Kinetic, Multiplicative
 from vmcjob.vmc.observing import Sample
+from vmcjob.vmc.pseudopotential import NonLocalPotential
+from vmcjob.vmc.warp import Warp, warp
 
 RATIOS: Final = (1.0, 2.0)
 """Widths of the regularised zones, in units of the smaller one."""
@@ -61,18 +67,10 @@ def measure(sample: Sample) -> Measured:
     scores = pulay(moved, slopes)[..., None] * factors
     score = jnp.concatenate([scores, q[..., None]], axis=-1)
     energy = sample.local.total
-    local = jnp.stack([by_warp, by_gradient], axis=-1)
+    local = jnp.stack([by_warp, by_gradient], axis=-1) - slopes_of_nonlocal(sample)
     nuclei = sample.nuclei.positions
     zero = controls(sample.r, nuclei, slopes.electrons)
     return Measured(local, score, energy * score, energy, nuclei, zero)
-
-
-class Warp(NamedTuple):
-    """The weights of the space warp, ω_A = |r − R_A|⁻⁴ / Σ_B |r − R_B|⁻⁴, and derivatives."""
-
-    weight: Float[Array, "elec nuc"]
-    gradient: Float[Array, "elec nuc 3"]  # ∇ω_A
-    laplacian: Float[Array, "elec nuc"]  # ∇²ω_A
 
 
 class Slopes(NamedTuple):
@@ -83,28 +81,6 @@ class Slopes(NamedTuple):
     second: Float[Array, "elec 3 3"]  # ∂∂L of each electron by itself
 
 
-def warp(r: Float[Array, "elec 3"], nuclei: Float[Array, "nuc 3"]) -> Warp:
-    """The weights of all electrons.
-
-    With s_A = ∇ log |r − R_A|⁻⁴,  ∇ω_A = Σ_B ω_A ω_B (s_A − s_B). Near a nucleus, s is infinite,
-    and the product of two weights goes to zero faster.
-    """
-    x = r[:, None] - nuclei
-    square = jnp.sum(x**2, axis=-1)
-    share = (jnp.min(square, axis=-1, keepdims=True) / square) ** 2
-    weight = share / jnp.sum(share, axis=-1, keepdims=True)
-    slope = -4.0 * x / square[..., None]
-    spread = -4.0 / square  # ∇·s
-    pair = weight[:, :, None] * weight[:, None, :]
-    apart = slope[:, :, None] - slope[:, None, :]  # (electron, A, B, xyz)
-    gradient = jnp.sum(pair[..., None] * apart, axis=2)
-    product = weight[:, None, :, None] * gradient[:, :, None]
-    product += weight[:, :, None, None] * gradient[:, None, :]  # ∇(ω_A ω_B)
-    laplacian = jnp.sum(product * apart, axis=(2, 3))
-    laplacian += jnp.sum(pair * (spread[:, :, None] - spread[:, None, :]), axis=2)
-    return Warp(weight, gradient, laplacian)
-
-
 def along_warp(
     moved: Warp, electrons: Float[Array, "elec 3"], nuclei: Float[Array, "nuc 3"]
 ) -> Float[Array, "nuc 3"]:
@@ -113,17 +89,17 @@ def along_warp(
 
 
 def slopes_of_potential(sample: Sample, moved: Warp) -> Float[Array, "nuc 3"]:
-    """D V, V the sum of all terms but the kinetic energy.
+    """D V, V the sum of all terms that multiply ψ.
 
-    Raises ValueError, while a step is compiled, for a term that is not Coulomb's: it may be no
-    function of positions, and the form by the gradient alone holds for Coulomb's potential.
+    Raises ValueError, while a step is compiled, for a term that is neither Coulomb's nor a core's:
+    the form by the gradient alone holds for no other potential.
     """
     found: list[Multiplicative] = []
     for name, term in sample.hamiltonian.terms.items():
-        if name in (V_EE, V_EN, V_NN) and isinstance(term, Multiplicative):
+        if name in (V_EE, V_EN, V_NN, ECP_LOCAL) and isinstance(term, Multiplicative):
             found.append(term)
-        elif not isinstance(term, Kinetic):
-            raise ValueError(f"{name}: forces are there for Coulomb's potential alone")
+        elif not isinstance(term, (Kinetic, NonLocalPotential)):
+            raise ValueError(f"{name}: only potentials of nuclei and cores have forces")
 
     def potential(r: Array, positions: Array) -> Array:
         nuclei = Nuclei(positions, sample.nuclei.charges)
@@ -186,18 +162,19 @@ def away_from_nodes(
 def forces_by_gradient(
     sample: Sample, gradient: Float[Array, "elec 3"]
 ) -> tuple[Float[Array, "nuc 3"], Float[Array, "nuc 3"]]:
-    """F_nn + Σ_i ∇_i Q·∇_i L in hartree/bohr, and Q in units of 1/bohr, at one walker."""
+    """F_nn + Σ_i ∇_i Q·∇_i L in hartree/bohr, and Q in units of 1/bohr, at one walker.
+
+    Nuclei with a core have Q = 0 and the derivative of the local part at fixed electrons.
+    """
     nuclei = sample.nuclei
     x = sample.r[:, None] - nuclei.positions
     d = jnp.linalg.norm(x, axis=-1, keepdims=True)
     hat = x / d
     slope = jnp.sum(hat * gradient[:, None], axis=-1, keepdims=True)
     across = (gradient[:, None] - slope * hat) / d
-    charges = nuclei.charges[:, None]
-    return (
-        _between_nuclei(nuclei) + charges * jnp.sum(across, axis=0),
-        charges * jnp.sum(hat, axis=0),
-    )
+    charges = bare_charges(sample)[:, None]
+    of_nuclei = _between_nuclei(nuclei) - fixed_slopes_of_local(sample)
+    return of_nuclei + charges * jnp.sum(across, axis=0), charges * jnp.sum(hat, axis=0)
 
 
 def _between_nuclei(nuclei: Nuclei) -> Float[Array, "nuc 3"]:

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
-from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
+from vmcjob.vmc.contracts import Nuclei, Params, Psi, SignedWaveFunction
 from vmcjob.vmc.nucleus import Core, Nucleus, Radial, evaluate
 from vmcjob.vmc.quadrature import legendre, quadrature, random_rotation
 
@@ -47,6 +47,48 @@ class LocalPotential:
         return total
 
 
+class Pair(NamedTuple):
+    """An electron in range of a core, and a quadrature on the sphere around the core."""
+
+    walker: Float[Array, "elec 3"]  # all electrons
+    here: Psi  # ψ of the walker
+    electron: Int[Array, ""]  # its number
+    core: Int[Array, ""]  # its number among the cores that have a non-local part
+    nucleus: Int[Array, ""]  # its number among all nuclei
+    centre: Float[Array, "3"]  # the nucleus, bohr
+    directions: Float[Array, "point 3"]  # of length 1
+    weights: Float[Array, " point"]
+
+    @property
+    def apart(self) -> Float[Array, "3"]:
+        """From the nucleus to the electron, bohr."""
+        return self.walker[self.electron] - self.centre
+
+    @property
+    def distance(self) -> Float[Array, ""]:
+        """Distance of electron and nucleus, bohr; not zero."""
+        d = jnp.linalg.norm(self.apart)
+        return jnp.maximum(d, jnp.finfo(d.dtype).tiny)
+
+    @property
+    def points(self) -> Float[Array, "point 3"]:
+        """The places of the electron in the quadrature."""
+        return self.centre + self.distance * self.directions
+
+    def moved(self, place: Float[Array, "3"]) -> Float[Array, "elec 3"]:
+        """The walker with the electron at another place."""
+        is_moved = (jnp.arange(len(self.walker)) == self.electron)[:, None]
+        return jnp.where(is_moved, place, self.walker)
+
+    def ratios(self, there: Psi) -> Float[Array, " point"]:
+        """ψ of moved walkers over ψ of the walker, sign and all."""
+        signs = there.phase * self.here.phase
+        return signs * jnp.exp(there.log_abs - self.here.log_abs)
+
+
+OfPair = Callable[[Pair, Params, Nuclei], Array]
+
+
 @dataclass(frozen=True)
 class NonLocalPotential:
     """Σ_{iI} Σ_l (2l + 1) V_l(d) Σ_q w_q P_l(n_q·n) ψ(…, R_I + d n_q, …)/ψ(r); a `Term`.
@@ -71,8 +113,39 @@ class NonLocalPotential:
     ) -> Float[Array, ""]:
         """See `Term`."""
 
+        def energy(pair: Pair, params: Params, nuclei: Nuclei) -> Array:
+            moved = jax.vmap(pair.moved)(pair.points)
+            ratios = pair.ratios(jax.vmap(lambda r: psi(params, r, nuclei))(moved))
+            strengths = self._strengths(pair.core, pair.distance)
+            cosines = pair.directions @ (pair.apart / pair.distance)
+            angular = [pair.weights @ (p * ratios) for p in legendre(len(strengths) - 1, cosines)]
+            return strengths @ jnp.stack(angular)
+
+        return self.sum_over_pairs(energy, psi, params, r, nuclei, key)
+
+    def kernel(self, pair: Pair, apart: Float[Array, "3"]) -> Float[Array, " point"]:
+        """w_q Σ_l (2l + 1) V_l P_l(n_q·n), with the electron at another place from the nucleus."""
+        d = jnp.linalg.norm(apart)
+        strengths = self._strengths(pair.core, d)
+        angular = legendre(len(strengths) - 1, pair.directions @ (apart / d))
+        return pair.weights * (strengths @ jnp.stack(angular))
+
+    def sum_over_pairs(
+        self,
+        of_pair: OfPair,
+        psi: SignedWaveFunction,
+        params: Params,
+        r: Float[Array, "elec 3"],
+        nuclei: Nuclei,
+        key: Array,
+    ) -> Array:
+        """The sum of a function over all pairs of an electron and a core in range, of one walker.
+
+        The function has to take parameters and nuclei as arguments.
+        """
+
         def alone(params: Params, nuclei: Nuclei, r: Array, key: Array) -> Array:
-            return self._batch(psi, params, nuclei, r[None], key[None])[0]
+            return self._batch(of_pair, psi, params, nuclei, r[None], key[None])[0]
 
         # Under vmap over walkers, the pairs of the whole batch are treated together. A loop for one
         # walker each would take as many turns as the walker with most pairs in range.
@@ -85,46 +158,48 @@ class NonLocalPotential:
             if any(jax.tree.leaves(of_shared)) or not all(of_own):
                 axes = jax.tree.map(lambda is_one: 0 if is_one else None, tuple(is_batched))
                 return jax.vmap(alone, axes)(*arguments), True
-            return self._batch(psi, *arguments), True
+            return self._batch(of_pair, psi, *arguments), True
 
         return of_walker(params, nuclei, r, key)
 
     def _batch(
         self,
+        of_pair: OfPair,
         psi: SignedWaveFunction,
         params: Params,
         nuclei: Nuclei,
         r: Float[Array, "walker elec 3"],
         keys: Array,
-    ) -> Float[Array, " walker"]:
-        """The term of each walker of a batch."""
-        cores = {i: one.core for i, one in enumerate(self.species) if one.core}
-        cores = {i: core for i, core in cores.items() if core.channels}
-        centres = nuclei.positions[np.array(list(cores))]
-        reach = jnp.asarray([core.reach for core in cores.values()], r.dtype)
+    ) -> Array:
+        """The sum of each walker of a batch; the first axis runs over walkers."""
+        numbers = np.array(list(self._cores))
+        centres = nuclei.positions[numbers]
+        reach = jnp.asarray([core.reach for core in self._cores.values()], r.dtype)
         distances = jnp.linalg.norm(r[:, :, None] - centres, axis=-1)
-        n_pairs = r.shape[1] * len(cores)
+        n_pairs = r.shape[1] * len(numbers)
         psi_here = jax.vmap(lambda r: psi(params, r, nuclei))(r)
+        points, weights = (jnp.asarray(x, r.dtype) for x in quadrature(self.n_points))
 
-        def of_pair(number: Array) -> Array:
+        def of_one(number: Array) -> Array:
             walker, pair = number // n_pairs, number % n_pairs
-            electron, core = pair // len(cores), pair % len(cores)
+            electron, core = pair // len(numbers), pair % len(numbers)
             rotation = random_rotation(jax.random.fold_in(keys[walker], pair), r.dtype)
-            points, weights = (jnp.asarray(x, r.dtype) for x in quadrature(self.n_points))
-            directions = points @ rotation.T
-            d = jnp.maximum(distances[walker, electron, core], jnp.finfo(r.dtype).tiny)
-            goals = centres[core] + d * directions
-            is_moved = (jnp.arange(r.shape[1]) == electron)[:, None]
-            moved = jnp.where(is_moved, goals[:, None], r[walker])
-            there = jax.vmap(lambda r: psi(params, r, nuclei))(moved)
             here = jax.tree.map(lambda x: x[walker], psi_here)
-            ratios = there.phase * here.phase * jnp.exp(there.log_abs - here.log_abs)
-            strengths = _strengths(list(cores.values()), core, d)
-            cosines = directions @ ((r[walker, electron] - centres[core]) / d)
-            angular = [weights @ (p * ratios) for p in legendre(len(strengths) - 1, cosines)]
-            return strengths @ jnp.stack(angular)
+            of_nucleus = core, jnp.asarray(numbers)[core], centres[core]
+            found = Pair(r[walker], here, electron, *of_nucleus, points @ rotation.T, weights)
+            return of_pair(found, params, nuclei)
 
-        return _sums_where((distances < reach).reshape(len(r), n_pairs), of_pair, r.dtype)
+        return _sums_where((distances < reach).reshape(len(r), n_pairs), of_one)
+
+    @property
+    def _cores(self) -> dict[int, Core]:
+        """The cores that have a non-local part, by the numbers of their nuclei."""
+        cores = {i: one.core for i, one in enumerate(self.species) if one.core}
+        return {i: core for i, core in cores.items() if core.channels}
+
+    def _strengths(self, core: Array, d: Float[Array, ""]) -> Float[Array, " l"]:
+        """(2l + 1) V_l of the core with this number."""
+        return _strengths(list(self._cores.values()), core, d)
 
 
 def _strengths(cores: list[Core], number: Array, d: Float[Array, ""]) -> Float[Array, " l"]:
@@ -138,10 +213,8 @@ def _strengths(cores: list[Core], number: Array, d: Float[Array, ""]) -> Float[A
     return jnp.stack(found)[number]
 
 
-def _sums_where(
-    wanted: Bool[Array, "walker pair"], of_one: Callable[[Array], Array], dtype: jnp.dtype
-) -> Float[Array, " walker"]:
-    """For each walker, Σ of a function over its wanted pairs, in their order.
+def _sums_where(wanted: Bool[Array, "walker pair"], of_one: Callable[[Array], Array]) -> Array:
+    """For each walker, the first axis, Σ of a function over its wanted pairs, in their order.
 
     The function takes the number of a pair among those of all walkers. Wanted pairs are evaluated
     in blocks of about half a pair for each walker, and as many blocks as that takes.
@@ -158,6 +231,8 @@ def _sums_where(
         values = jax.vmap(of_one)(jnp.minimum(block, wanted.size - 1))
         return first + size, found.at[block].set(values, mode="drop", unique_indices=True)
 
-    start = jnp.zeros_like(n_wanted), jnp.zeros(wanted.size, dtype)
+    one = jax.eval_shape(of_one, numbers[0])
+    start = jnp.zeros_like(n_wanted), jnp.zeros((wanted.size, *one.shape), one.dtype)
     _, found = jax.lax.while_loop(lambda state: state[0] < n_wanted, fill, start)
-    return jnp.sum(jnp.where(wanted, found.reshape(wanted.shape), 0.0), axis=1)
+    found = jnp.where(wanted.reshape(-1, *(1,) * one.ndim), found, 0.0)
+    return jnp.sum(found.reshape(*wanted.shape, *one.shape), axis=1)
