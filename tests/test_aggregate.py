@@ -122,6 +122,8 @@ def test_seeds_that_disagree_are_said_to(make_run):
     assert row.error > 0.02
     assert not row.converged
     assert "disagree" in row.why
+    # More steps would only make them disagree more.
+    assert f"vmcjob resume {row.run_ids[1]} --more-training " in row.why
 
 
 def test_the_points_of_a_sweep_are_rows_in_the_order_of_the_sweep(make_run):

@@ -5,8 +5,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from vmcjob.stats import Estimate, estimate
+from vmcjob.stats import Estimate, Walkers, estimate, pool
 from vmcjob.verdict.judgement import About, Judgement, explain, judge, verdict_of
+from vmcjob.verdict.pooled import judge_together
 
 N, N_WALKERS, EXACT, LAST = 1000, 512, -1.0, 0.002
 ABOUT = About(hartree_fock=-0.9, n_walkers=N_WALKERS, spins=(1, 1))
@@ -163,3 +164,91 @@ def test_a_note_names_its_seed_unless_it_is_about_all_seeds() -> None:
     pair = [first._replace(notes=("a", "b")), second._replace(notes=("c", "b"))]
     assert explain(energy, pair, [4, 7], ["h-0", "h-1"]) == "b; seed 4: a; seed 7: c"
     assert explain(energy, pair[:1], [4], ["h-0"]) == "a; b"
+
+
+def test_an_energy_that_was_not_trained_is_not_converged() -> None:
+    """Catches a run of no training steps from another run, which had no reason left."""
+    untrained = {name: np.zeros(0) for name in ("energy", "variance")}
+    found = judged(untrained, evaluation(0))
+    assert verdict_of(*found) == "unsettled"
+    assert words_of(*found).startswith("it was not trained, ")
+
+
+@pytest.mark.parametrize(("ratio", "verdict"), [(1.6, "converged"), (1.8, "not yet")])
+def test_walkers_that_differ_more_than_the_error_bar_tells_count(
+    ratio: float, verdict: str, monkeypatch
+) -> None:
+    """A slow mode that blocking does not see made the error bar half as large as it should be.
+
+    The scatter of walkers showed it, but counted from three error bars on only. Right runs have
+    ratios up to 1.6.
+    """
+    monkeypatch.setattr("tests.test_judgement.LAST", 0.05)
+    evaluate = evaluation(0, slope=0.01)
+    energy = estimate(evaluate["energy"])
+    spread = ratio * energy.error * N_WALKERS**0.5
+    walkers = Walkers(n=N_WALKERS, steps=N, n_apart=0, shift=0.0, spread=spread)
+    found = [judge(training(0, slope=0.01), evaluate, energy, ABOUT._replace(walkers=walkers))]
+    assert verdict_of(energy, found) == verdict
+    words = f"by how its walkers differ, its error is {1e3 * walkers.error:.2g} mHa"
+    assert (words in words_of(energy, found)) == (verdict == "not yet")
+
+
+def test_a_spec_that_cannot_be_read_leaves_no_verdict() -> None:
+    """Without it, a triplet in place of a singlet was converged, "spin not measured"."""
+    unread = ABOUT._replace(spins=None, n_walkers=None, unread="its spec cannot be read: no file")
+    found = judged(training(0), evaluation(0), unread)
+    assert verdict_of(*found) == "not yet"
+    assert words_of(*found).startswith("its spec cannot be read: no file")
+
+
+def noisy(seed: int, left: float, s2: float = 0.0) -> tuple[Estimate, Judgement]:
+    """A short evaluation after a long training: its error of 2 mHa hides what is left."""
+    g = np.random.default_rng(seed)
+    n, n_train, variance = 100, 5000, 0.01
+    falling = variance * (1.0 + 60.0 * np.exp(-10.0 * np.arange(n_train) / n_train))
+    slope = left / variance
+    train = {
+        "energy": EXACT + slope * falling + 0.02 * g.normal(size=n_train),
+        "variance": falling * np.exp(0.05 * g.normal(size=n_train)),
+    }
+    evaluate = {
+        "energy": EXACT + left + 0.02 * g.normal(size=n),
+        "variance": variance * np.exp(0.05 * g.normal(size=n)),
+        "s2": s2 + 0.4 * g.normal(size=n),
+    }
+    energy = estimate(evaluate["energy"], variance=evaluate["variance"])
+    return energy, judge(train, evaluate, energy, About(spins=(1, 1)))
+
+
+@pytest.mark.parametrize(
+    ("left", "s2", "hartree_fock", "verdict", "words"),
+    [
+        (0.0002, 0.0, 0.05, "converged", ""),
+        (
+            0.0022,
+            0.0,
+            0.05,
+            "unsettled",
+            " are left to gain by training, on average; vmcjob resume",
+        ),
+        (0.0002, 0.08, 0.05, "suspect", "of all runs, its S² is 0.0"),
+        (0.0002, 0.0, -0.0022, "suspect", "the mean lies 2"),
+    ],
+)
+def test_a_mean_of_many_runs_is_judged_by_its_own_error(
+    left: float, s2: float, hartree_fock: float, verdict: str, words: str
+) -> None:
+    """Each run excused what it had left, its spin or its Hartree–Fock by its own error.
+
+    The mean of 32 runs then was converged four of its error bars off.
+    """
+    energies, judgements = zip(*(noisy(seed, left, s2) for seed in range(32)), strict=True)
+    chosen = [k for k, one in enumerate(judgements) if not (one.findings or one.unsettled)]
+    found = [judgements[k] for k in chosen]
+    assert len(found) > 24
+    pooled = pool([energies[k] for k in chosen])
+    assert verdict_of(pooled, found) == "converged"
+    together = judge_together(pooled, found, EXACT + hartree_fock)
+    assert verdict_of(pooled, found, together) == verdict
+    assert words in explain(pooled, found, chosen, ["h2"] * len(found), together)

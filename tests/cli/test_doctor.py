@@ -97,7 +97,12 @@ def test_an_image_that_does_not_start_or_is_of_another_release_is_told(machine: 
     assert "FATAL: no namespaces" in done.stdout
 
 
-@pytest.mark.parametrize("text", ["", '[container]\nimage = "i.sif"\n'])
+NAMES = "", "i.sif", f"{300 * 'i'}.sif"  # no image, none yet, and none that there could be
+
+
+@pytest.mark.parametrize(
+    "text", [f'[container]\nimage = "{name}"\n' * bool(name) for name in NAMES]
+)
 def test_a_container_is_tried_before_there_is_an_image(machine: Machine, text: str) -> None:
     """A root without all capabilities starts containers by one option alone; none is to guess."""
     (machine.folder / "s.toml").write_text(text)

@@ -144,3 +144,29 @@ def test_a_column_that_a_store_of_before_lacks_is_left_out(tmp_path: Path) -> No
     shutil.rmtree(tmp_path / "run.zarr" / "evaluate" / "variance")
     with pytest.raises(StoreError, match="variance"):
         RunStore.open(tmp_path / "run.zarr").series("evaluate", ("energy", "variance"))
+
+
+def test_a_longer_store_lacks_a_column_of_later_in_its_first_rows(tmp_path: Path) -> None:
+    """A chunk of a column that came later has no file, and its rows are not lost.
+
+    Catches a table that asks for them, and advises to restore the run from a copy.
+    """
+    n_old, n = 4096, 5000  # a chunk
+    store = create(tmp_path / "run.zarr", n_old)
+    shutil.rmtree(tmp_path / "run.zarr" / "evaluate" / "max_age")
+    store = RunStore.open(tmp_path / "run.zarr", "a")
+    old, new = evaluate_rows(0, n_old), evaluate_rows(n_old, n)
+    del old["max_age"]
+    train = {name: np.ones(2) for name in (*SERIES["train"], "damping")}
+    observed = observed_rows(0, n_old // EVERY)
+    end = Checkpoint("evaluate", n_old, {})
+    store.commit(Commit(checkpoint=end, train=train, evaluate=old, observed=observed))
+    names = {"run_id": "x-2", "spec_text": "", "n_evaluate": n, "n_snapshots": 0}
+    extend(store, tmp_path / "longer.zarr", **names)
+    longer = RunStore.open(tmp_path / "longer.zarr", "a")
+    observed = observed_rows(n_old // EVERY, n // EVERY)
+    longer.commit(Commit(checkpoint=Checkpoint("evaluate", n, {}), evaluate=new, observed=observed))
+    series = RunStore.open(tmp_path / "longer.zarr").series("evaluate", ("energy", "max_age"))
+    np.testing.assert_array_equal(series["energy"], np.arange(n))
+    assert np.isnan(series["max_age"][:n_old]).all()
+    assert series["max_age"][-1] == n - 1

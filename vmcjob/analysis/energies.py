@@ -88,9 +88,12 @@ def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:
 
 
 def trained_from(run: RunDir, spec: JobSpec) -> str | None:
-    """The run of the same name, point and system that this one has trained on from, if any."""
+    """The run of the same name, point and system that this one has trained on from, if any.
+
+    A run without training steps takes no run's place.
+    """
     origin = spec.train.start_from
-    if origin is None:
+    if origin is None or not spec.train.steps:
         return None
     try:
         other = run.beside(origin)
@@ -107,8 +110,8 @@ def _read_facts(run: RunDir) -> dict[str, Any]:
     """Facts from the run's spec: reference energy, method and number of walkers."""
     try:
         spec = load_resolved(run.read_spec_text(), str(run.spec_path))
-    except VmcJobError:
-        return {}  # an unreadable spec does not make the results worse
+    except VmcJobError as error:
+        return {"unread": f"its spec cannot be read: {str(error).splitlines()[0]}"}
     return {
         "reference": spec.system.reference,
         "method": science_keys(spec),

@@ -106,8 +106,8 @@ def verify(image: Image, *, is_tested: bool = True) -> str:
 
 
 def _require(path: Path) -> None:
-    if not path.exists():
-        raise NotFoundError(f"{path}: no such file")
+    if not os.path.exists(path):
+        raise NotFoundError(f"{path}: no such file, or its folder may not be searched")
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:

@@ -156,7 +156,7 @@ def check_apptainer(image: "Image | None", options: Sequence[str]) -> Iterator[C
     if ask("unshare", "--user", "true").returncode:
         words = "not allowed: Apptainer needs its setuid installation"
         yield Check("user namespaces", WARNING, words, "sysctl user.max_user_namespaces")
-    if image is None or not image.path.exists():
+    if image is None or not os.path.exists(image.path):
         yield _try_without_image(options)
 
 

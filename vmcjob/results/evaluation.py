@@ -45,6 +45,7 @@ class RunResult:
     n_walkers: int | None = None
     spins: tuple[int, int] | None = None  # electrons of spin up, and of spin down
     trained_from: str | None = None  # the run of the same system whose training it goes on with
+    unread: str = ""  # why its spec could not be read
 
 
 class Evaluated(NamedTuple):
@@ -145,7 +146,8 @@ def evaluate(run: RunResult) -> Evaluated:
     provenance = store.attrs["provenance"]
     walkers = read_walkers(store.attrs.get(peek.WALKERS))
     forces = _forces(store)
-    about = About(hartree_fock, run.n_walkers, run.spins, walkers, tuple(doubts(forces)))
+    notes = tuple(doubts(forces))
+    about = About(hartree_fock, run.n_walkers, run.spins, walkers, notes, run.unread)
     judgement = judge(train, series, result, about)
     return Evaluated(
         run=run,

@@ -19,6 +19,7 @@ from vmcjob.results.replaced import replaced_by
 from vmcjob.results.units import format_energy
 from vmcjob.stats import Estimate, pool
 from vmcjob.verdict.judgement import CONVERGED, by_run, explain, verdict_of
+from vmcjob.verdict.pooled import judge_together
 
 if TYPE_CHECKING:
     from vmcjob.results.frames import DataFrame, Dataset
@@ -242,13 +243,14 @@ def _row(group: Sequence[Evaluated]) -> Row:
 def _verdict(group: Sequence[Evaluated], pooled: Estimate) -> dict[str, Any]:
     """The fields of a row that say whether to trust it."""
     judged, seeds = [item.judgement for item in group], [item.run.seed for item in group]
-    verdict = verdict_of(pooled, judged)
+    together = judge_together(pooled, judged, group[0].hartree_fock)
+    verdict = verdict_of(pooled, judged, together)
     return {
         "verdict": verdict,
         "converged": verdict == CONVERGED,
-        "why": explain(pooled, judged, seeds, [item.run.run_id for item in group]),
-        "findings": tuple(by_run(seeds, [one.findings for one in judged])),
-        "unsettled": tuple(by_run(seeds, [one.unsettled for one in judged])),
+        "why": explain(pooled, judged, seeds, [item.run.run_id for item in group], together),
+        "findings": (*by_run(seeds, [one.findings for one in judged]), *together.findings),
+        "unsettled": (*by_run(seeds, [one.unsettled for one in judged]), *together.unsettled),
     }
 
 

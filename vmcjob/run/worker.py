@@ -98,8 +98,11 @@ class Worker:
     @property
     def standing(self) -> str:
         """The position of the run, in words."""
-        done, planned = self.position.step, self._planned[self.position.phase]
-        return f"{self.position.phase} step {done}/{planned}" if planned else "the beginning"
+        return self._in_words(self.position.phase, self.position.step)
+
+    def _in_words(self, phase: Phase, step: int) -> str:
+        planned = self._planned[phase]
+        return f"{phase} step {step}/{planned}" if planned else "the beginning"
 
     def run(self) -> Finding | None:
         """Run all remaining phases; return the finding about a target error, if there is one.
@@ -254,7 +257,8 @@ class Worker:
         if found.stop_reason:
             if self.position.phase is Phase.WARMUP and not self._planned[Phase.PRETRAIN]:
                 raise StoppedError(f"{found.stop_reason} before its first commit; begins anew")
-            raise StoppedError(f"{found.stop_reason}; continues from {self.standing}")
+            committed = self._in_words(*self._committed)
+            raise StoppedError(f"{found.stop_reason}; continues from {committed}")
         return found.judgement.is_strange
 
     def _commit(self) -> None:

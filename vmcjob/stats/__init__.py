@@ -15,10 +15,11 @@ from vmcjob.stats.mean import (
     standard_error,
     standard_errors,
 )
-from vmcjob.stats.pooling import pool, scatter
+from vmcjob.stats.pooling import DISAGREE, pool, scatter
 from vmcjob.stats.walkers import Walkers, compare_walkers
 
 __all__ = [
+    "DISAGREE",
     "MIN_INDEPENDENT",
     "Estimate",
     "Walkers",

@@ -10,6 +10,8 @@ from vmcjob.stats.mean import MAX_DEVIATION, Estimate
 
 # Largest ratio of the errors of two runs of one job at equal length: errors are only estimates.
 MAX_UNLIKE = 2.0
+DISAGREE = "runs disagree beyond their errors"
+"""Why a mean of several runs is not known."""
 # Smaller means are rounded like this one.
 SMALLEST_MEAN = 1e-30
 
@@ -54,7 +56,7 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     n_eff = sum(item.n_eff for item in estimates)
     doubts = _doubts(estimates)
     if _deviation_of_chi2(chi2, dof) > MAX_DEVIATION:
-        doubts.append(f"runs disagree beyond their errors (χ²/{dof} = {chi2 / dof:.1f})")
+        doubts.append(f"{DISAGREE} (χ²/{dof} = {chi2 / dof:.1f})")
     return Estimate(
         mean=float((weight * mean).sum()),
         error=math.sqrt(total) * factor,

@@ -42,10 +42,9 @@ SERIES: Mapping[SeriesName, Mapping[str, Column]] = {
         "wall_time": Column("s", "wall time of the run up to this step"),
     },
 }
-# Columns that every step has: finite in every committed row.
+# Columns that every step has: finite in every committed row. Others may be NaN in all rows of a
+# chunk, which has no file in Zarr then.
 ALWAYS_FINITE = ("step", "energy", "variance", "acceptance", "wall_time")
-# Columns that may be NaN in all rows: Zarr has no file of them then.
-MAYBE_NEVER = ("s2", "outermost")
 UNITS = {"energy": "hartree", "variance": "hartree^2", "length": "bohr", "wall_time": "s"}
 
 # The group of observables, which are measured at every n-th step of evaluation.

@@ -22,7 +22,6 @@ from vmcjob.store.commit import Commit, first_row, rows_of
 from vmcjob.store.durable import DurableStore, partial_folder, remove_abandoned, sync_folder
 from vmcjob.store.layout import (
     ALWAYS_FINITE,
-    MAYBE_NEVER,
     OBSERVED,
     HartreeFockRecord,
     Layout,
@@ -170,7 +169,7 @@ class RunStore:
         """
         length, there = self._n_committed[phase], self._arrays.names(phase)
         wanted = [name for name in names if name in there]
-        for name in [n for n in wanted if n not in MAYBE_NEVER] if names else ALWAYS_FINITE:
+        for name in [n for n in ALWAYS_FINITE if n in wanted or not names]:
             self._arrays.require_rows(f"{phase}/{name}", length)
         if names:
             return {name: self._arrays.read(f"{phase}/{name}", length) for name in wanted}

@@ -28,6 +28,9 @@ MAX_ERROR_RATIO = 3.0
 MAX_RATIO_IF_APART = 2.0
 """The same where some walkers are apart. In 960 trials of right series with 30 or more independent
 samples, of six kinds of noise, the ratio was 1.6 at most."""
+MAX_RATIO_IF_KNOWN = 1.7
+"""The same for an error bar that is known: beyond, energies may be correlated over more steps than
+their own series shows."""
 ERROR_OF_MEDIAN = 1.2533  # of a normal distribution, in standard errors of its mean
 
 
@@ -67,6 +70,13 @@ def read_walkers(record: object) -> Walkers | None:
         return None
     numbers: dict[str, Any] = dict(record)  # JSON
     return Walkers(**numbers)
+
+
+def doubt_of_walkers(walkers: Walkers | None, energy: Estimate) -> str:
+    """Why the error bar may be too small, from how walkers differ; empty if it agrees with them."""
+    if walkers is None or walkers.error <= max(MIN_SHIFT, MAX_RATIO_IF_KNOWN * energy.error):
+        return ""
+    return f"by how its walkers differ, its error is {1e3 * walkers.error:.2g} mHa"
 
 
 def against_walkers(walkers: Walkers | None, energy: Estimate) -> Iterator[str]:

@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from vmcjob.stats import MIN_INDEPENDENT, Estimate, Walkers, standard_error
+from vmcjob.stats import DISAGREE, MIN_INDEPENDENT, Estimate, Walkers, standard_error
+from vmcjob.verdict.evidence import doubt_of_walkers
 from vmcjob.verdict.extrapolation import Extrapolation, Point, extrapolate
 from vmcjob.verdict.findings import (
     CERTAIN,
@@ -50,6 +51,7 @@ class About(NamedTuple):
     spins: Spins | None = None
     walkers: Walkers | None = None  # compared with each other; None of an earlier release
     notes: tuple[str, ...] = ()  # about other measurements, which do not count
+    unread: str = ""  # why its spec is not known, so that not all can be judged
 
 
 class Judgement(NamedTuple):
@@ -65,6 +67,18 @@ class Judgement(NamedTuple):
     n_train: int
 
 
+class Together(NamedTuple):
+    """Reasons against the mean of several runs that no run shows by itself."""
+
+    findings: tuple[str, ...] = ()
+    unsettled: tuple[str, ...] = ()
+    has_other_spin: bool = False
+
+
+ALONE = Together()
+"""Of a single run."""
+
+
 def judge(train: Series, evaluate: Series, energy: Estimate, about: About) -> Judgement:
     """Judge an evaluated run.
 
@@ -77,12 +91,14 @@ def judge(train: Series, evaluate: Series, energy: Estimate, about: About) -> Ju
     end = end_of(evaluate, energy)
     line = extrapolate(train["energy"], train["variance"], end)
     is_old = "s2" not in evaluate
-    doubt = spin.doubt
+    doubts = [about.unread, "" if spin.doubt == NOT_MEASURED else spin.doubt]
+    if not found:
+        doubts.append(doubt_of_walkers(about.walkers, energy))
     return Judgement(
         findings=(*found, *filter(None, [spin.finding]), *_unbound(evaluate)),
         unsettled=() if is_old else tuple(_unsettled(train["energy"], energy, line)),
-        doubts=(doubt,) if doubt and doubt != NOT_MEASURED else (),
-        notes=(*((NOT_MEASURED,) if doubt == NOT_MEASURED else ()), *about.notes),
+        doubts=tuple(filter(None, doubts)),
+        notes=(*((NOT_MEASURED,) if spin.doubt == NOT_MEASURED else ()), *about.notes),
         spin=spin,
         trend=trend(train["energy"]),
         extrapolation=line,
@@ -109,6 +125,7 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
     """Why a training should go on: much is left, or nobody knows whether it has come to rest."""
     limit = max(MAX_LEFT, CERTAIN * energy.error)
     if not len(energies):
+        yield "it was not trained, so that what is left to gain is not known"
         return
     if line.left is not None and line.left_error is not None:
         most = MAX_PER_LEFT * line.left + line.left_noise
@@ -129,17 +146,22 @@ def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> I
         yield f"its training is known only within {within} to have come to rest"
 
 
-def verdict_of(pooled: Estimate, found: Sequence[Judgement]) -> str:
+def verdict_of(pooled: Estimate, found: Sequence[Judgement], together: Together = ALONE) -> str:
     """The one word for the energy of one run, or of several that are pooled."""
-    if any(one.findings for one in found):
+    judged = [*found, together]
+    if any(one.findings for one in judged):
         return SUSPECT
     if not pooled.converged or any(one.doubts for one in found):
         return NOT_YET
-    return UNSETTLED if any(one.unsettled for one in found) else CONVERGED
+    return UNSETTLED if any(one.unsettled for one in judged) else CONVERGED
 
 
 def explain(
-    pooled: Estimate, found: Sequence[Judgement], seeds: Sequence[int], runs: Sequence[str]
+    pooled: Estimate,
+    found: Sequence[Judgement],
+    seeds: Sequence[int],
+    runs: Sequence[str],
+    together: Together = ALONE,
 ) -> str:
     """Why an energy is not called converged, what is not known, and a command that helps.
 
@@ -148,13 +170,16 @@ def explain(
         found: of each run.
         seeds: of each run; they are named where there are several.
         runs: how the command names the runs.
+        together: of the mean of several runs.
     """
     reasons = by_run(seeds, [(*one.findings, *one.unsettled, *one.doubts) for one in found])
     doubts = [pooled.why] if pooled.why else []
     notes = _notes(seeds, found)
-    why = "; ".join([*reasons, *doubts, *notes])
-    verdict = verdict_of(pooled, found)
-    return why if verdict == CONVERGED else f"{why}; {_advice(verdict, pooled, found, runs)}"
+    why = "; ".join([*reasons, *together.findings, *together.unsettled, *doubts, *notes])
+    verdict = verdict_of(pooled, found, together)
+    if verdict == CONVERGED:
+        return why
+    return f"{why}; {_advice(verdict, pooled, found, runs, together)}"
 
 
 def _notes(seeds: Sequence[int], found: Sequence[Judgement]) -> Iterator[str]:
@@ -171,19 +196,33 @@ def by_run(seeds: Sequence[int], sentences: Sequence[Sequence[str]]) -> Iterator
             yield words if len(seeds) == 1 else f"seed {seed}: {words}"
 
 
-def _advice(verdict: str, pooled: Estimate, found: Sequence[Judgement], runs: Sequence[str]) -> str:
+def _advice(
+    verdict: str,
+    pooled: Estimate,
+    found: Sequence[Judgement],
+    runs: Sequence[str],
+    together: Together,
+) -> str:
     """A command that helps against the first of the reasons."""
     names = " ".join(runs[:MAX_NAMED])
     longer = f"--more-training {max(MIN_TRAINING, *(one.n_train for one in found))}"
     if verdict == SUSPECT:
-        if any(one.spin.finding for one in found):
+        if together.has_other_spin or any(one.spin.finding for one in found):
             return "vmcjob keys pretrain shows other starts, whose state may have the right spin"
         if any("its training" in words for one in found for words in one.findings):
             return f"vmcjob resume {names} {longer} trains on"
         return f"vmcjob plot {runs[0]} shows where"
-    if verdict == UNSETTLED or any(one.unsettled for one in found):
+    if verdict == UNSETTLED or any(one.unsettled for one in [*found, together]):
         return f"vmcjob resume {names} {longer} trains on"
+    if pooled.why.startswith(DISAGREE) and not any(one.doubts for one in found):
+        return f"vmcjob resume {_highest(found, runs)} {longer} trains the highest on"
     n = pooled.n // max(1, len(found))
     missing = MIN_INDEPENDENT / max(1.0, pooled.n_eff) - 1.0
     more = max(n, int(np.ceil(1.2 * n * missing)))
     return f"vmcjob resume {names} --more-steps {more} goes on"
+
+
+def _highest(found: Sequence[Judgement], runs: Sequence[str]) -> str:
+    """The run of the highest energy."""
+    energies = [one.extrapolation.end.y if one.extrapolation.end else -np.inf for one in found]
+    return runs[int(np.argmax(energies))]

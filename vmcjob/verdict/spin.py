@@ -61,24 +61,30 @@ def judge_spin(measured: np.ndarray | None, spins: Spins | None) -> Spin:
     if len(rows) < 2:
         return Spin(None, None, expected, doubt=NOT_MEASURED)
     found = estimate(rows)
-    off, error = found.mean - expected, found.error if np.ptp(rows) else 0.0
-    if abs(off) > max(MIN_OFF, CERTAIN * error):
-        words = f"its S² is {found.mean:.2f}, {_name(two_s)} has {expected:.4g}"
-        return Spin(
-            found.mean, error, expected, f"{words}: it looks like {_like(found.mean, two_s)}"
-        )
+    return _judge(found.mean, found.error if np.ptp(rows) else 0.0, two_s)
+
+
+def _judge(square: float, error: float, two_s: int) -> Spin:
+    """A measured S² beside the one of so many unpaired electrons."""
+    expected = _square(two_s)
+    if abs(square - expected) > max(MIN_OFF, CERTAIN * error):
+        words = f"its S² is {square:.2f}, {_name(two_s)} has {expected:.4g}"
+        return Spin(square, error, expected, f"{words}: it looks like {_like(square, two_s)}")
     doubt = f"its S² is known only within {CERTAIN * error:.2g}" if error > MAX_ERROR else ""
-    return Spin(found.mean, error, expected, doubt=doubt)
+    return Spin(square, error, expected, doubt=doubt)
 
 
 def pool_spins(spins: Sequence[Spin]) -> Spin:
-    """The mean of several runs of one system; no number where one run has none."""
+    """The mean of several runs of one system, judged; no number where one run has none."""
     squares = [one.square for one in spins if one.square is not None]
     errors = [one.error for one in spins if one.error is not None]
     if len(squares) < len(spins) or len(errors) < len(spins):
         return Spin(None, None, spins[0].expected)
     error = math.hypot(*errors) / len(errors)
-    return Spin(float(np.mean(squares)), error, spins[0].expected)
+    square, expected = float(np.mean(squares)), spins[0].expected
+    if expected is None:
+        return Spin(square, error, None)
+    return _judge(square, error, two_s=round(math.sqrt(1.0 + 4.0 * expected)) - 1)
 
 
 def _square(two_s: int) -> float:
