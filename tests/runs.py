@@ -7,9 +7,11 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from vmcjob.rundir import Record, RunDir, list_runs
+from vmcjob.spec import dump_spec, parse_spec
 
 PATIENCE_S = 120.0  # for things that take a moment; far more than they need
 
@@ -28,9 +30,20 @@ def make_record(run_id: str = "h2-0123456789", **changes) -> Record:
     return Record(**(values | changes))
 
 
-def make_run(root: Path, run_id: str = "h2-0123456789", **changes) -> RunDir:
-    """The directory of one run, with a spec that only names it."""
-    return RunDir.create(root, make_record(run_id, **changes), 'name = "h2"\n')
+@cache
+def spec_text() -> str:
+    """The resolved spec of H₂ with two walkers."""
+    atoms = [["H", 0.0, 0.0, 0.0], ["H", 0.0, 0.0, 1.4]]
+    text = f'name = "h2"\n[system]\natoms = {atoms}\n[sampler]\nwalkers = 2\n'
+    (point,) = parse_spec(text, "h2.toml").points
+    return dump_spec(point.spec)
+
+
+def make_run(
+    root: Path, run_id: str = "h2-0123456789", text: str = 'name = "h2"\n', **changes
+) -> RunDir:
+    """The directory of one run, by default with a spec that only names it."""
+    return RunDir.create(root, make_record(run_id, **changes), text)
 
 
 class Programs:

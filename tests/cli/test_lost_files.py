@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from tests.cli.shell import Shell, finish
-from tests.runs import make_run
+from tests.cli.test_results import evaluate
+from tests.runs import make_run, spec_text
 from tests.submissions import submit_here
 from tests.test_aggregate import N_EVALUATE, rows, write_store
 from vmcjob.errors import StoreError
@@ -30,7 +31,7 @@ LOST_ROWS = (
 
 def make_finished(root: Path, run_id: str = "h2-0000000000", **changes) -> RunDir:
     """A run that has finished, with results."""
-    run = make_run(root, run_id, **changes)
+    run = make_run(root, run_id, spec_text(), **changes)
     noise = np.random.default_rng(1).normal(size=N_EVALUATE)
     write_store(run.store_path, run_id, -1.17 + 0.02 * noise, N_EVALUATE)
     text = (run.store_path / "zarr.json").read_text()
@@ -122,6 +123,7 @@ def test_what_is_no_run_is_not_taken_for_one(tmp_path: Path) -> None:
 def test_a_lost_record_sets_the_exit_codes(shell: Shell) -> None:
     """Else one seed fewer would be pooled, unnoticed."""
     first, second = (make_finished(shell.runs, f"h2-000000000{n}", seed=n) for n in range(2))
+    evaluate(first, 0)  # converged, so that the exit code is about the record
     second.record_path.unlink()
     sentence = LOST_RECORD.format(path=f"runs/{second.path.name}")
     done = shell.run("status")

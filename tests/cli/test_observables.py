@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.cli.shell import Shell, finish
-from tests.runs import make_run
+from tests.runs import make_run, spec_text
 from vmcjob.columns import Axis, Column
 from vmcjob.observables import Subject, columns_of
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
@@ -40,10 +40,10 @@ def measured(shell: Shell) -> Shell:
 def fill(shell: Shell, columns: dict[str, Column], made: Made) -> Shell:
     """Two finished runs with these columns, in every second step."""
     for seed in range(2):
-        run = finish(make_run(shell.runs, f"h2-000000000{seed}", seed=seed))
+        run = finish(make_run(shell.runs, f"h2-000000000{seed}", spec_text(), seed=seed))
         shutil.rmtree(run.store_path, ignore_errors=True)
         layout = Layout(
-            n_train=0,
+            n_train=N_STEPS,
             n_evaluate=N_STEPS,
             n_walkers=2,
             n_electrons=2,
@@ -55,11 +55,14 @@ def fill(shell: Shell, columns: dict[str, Column], made: Made) -> Shell:
             run.store_path, run_id=run.path.name, spec_text="", provenance={}, layout=layout
         )
         rng, ones = np.random.default_rng(seed), np.ones(N_STEPS)
-        energies = {"energy": -1.17 + 0.02 * rng.normal(size=N_STEPS), "variance": 0.04 * ones}
+        energies = {"energy": -1.17 + 0.02 * rng.normal(size=N_STEPS), "variance": 8e-4 * ones}
+        quiet = 0.002 * np.random.default_rng(9).normal(size=N_STEPS)
+        at_rest = {"energy": -1.17 + quiet, "variance": 8e-4 * ones}
         store.commit(
             Commit(
                 checkpoint=Checkpoint("evaluate", N_STEPS, {}),
-                evaluate=dict.fromkeys(SERIES["evaluate"], ones) | energies,
+                train=dict.fromkeys(SERIES["train"], ones) | at_rest,
+                evaluate=dict.fromkeys(SERIES["evaluate"], ones) | energies | {"s2": 0.0 * ones},
                 observed={
                     name: made(name, (N_STEPS // 2, *column.shape), rng)
                     for name, column in columns.items()
