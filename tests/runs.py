@@ -52,7 +52,9 @@ class Programs:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def make(self, name: str, output: str = "", *, code: int = 0, error: str = "") -> None:
+    def make(
+        self, name: str, output: str = "", *, code: int = 0, error: str = "", hangs: bool = False
+    ) -> None:
         (self.folder / f"{name}.out").write_text(output)
         (self.folder / f"{name}.err").write_text(error)
         path = self.folder / name
@@ -60,7 +62,7 @@ class Programs:
             f'#!/bin/sh\necho "$@" >> {self.folder}/{name}.calls\n'
             f"/usr/bin/env > {self.folder}/{name}.env\n"
             f"/bin/cat {self.folder}/{name}.out\n/bin/cat {self.folder}/{name}.err >&2\n"
-            f"exit {code}\n"
+            f"{'exec /bin/sleep 60' if hangs else f'exit {code}'}\n"
         )
         path.chmod(0o755)
 

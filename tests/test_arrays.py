@@ -4,9 +4,12 @@ import re
 
 import pytest
 
+from tests.cli.shell import finish
 from tests.submissions import draft_for_slurm, submit_to_slurm
-from vmcjob.plan import make_plan
+from vmcjob.plan import Plan, make_plan, make_trained_on
 from vmcjob.resources import Request
+from vmcjob.rundir import RunDir
+from vmcjob.scheduler.records import create_run
 from vmcjob.site import Site
 from vmcjob.spec import parse_spec
 
@@ -81,6 +84,19 @@ def test_so_many_rows_of_arrays_as_may_run_at_a_time(submit):
 
 def test_without_a_limit_all_may_run(submit):
     assert submit(5, None) == ["array=0-2%3", "array=0-1%2"]
+
+
+def test_runs_that_train_on_from_finished_runs_are_one_array(programs, tmp_path):
+    """Each begins with another run, but nothing has to be waited for: one job each was shown."""
+    origins = make_plan(parse_spec(SPEC.format(seeds=[0, 1, 2]), "h.toml")).tasks
+    for task in origins[:2]:
+        finish(create_run(tmp_path, "h.toml", task))
+    create_run(tmp_path, "h.toml", origins[2])  # whose job the new run has to wait for
+    plans = [Plan("h.toml", (make_trained_on(task, 200),), is_whole=False) for task in origins]
+    going = draft_for_slurm(tmp_path, plans[:2]).arrays
+    assert [asked(array.script) for array in going] == ["array=0-1%2"]
+    finish(RunDir(tmp_path / origins[2].run_id))
+    assert [len(array.runs) for array in draft_for_slurm(tmp_path, plans).arrays] == [3]
 
 
 def test_what_the_user_waits_for_is_waited_for_too(submit):

@@ -6,13 +6,16 @@ import time
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from tests.cli.shell import Shell
 from tests.runs import Programs
+from vmcjob.cli.app import app
 from vmcjob.rundir import list_runs
 from vmcjob.runs.status import State, examine
 from vmcjob.scheduler.slurm.maintenance import describe_maintenance
 from vmcjob.scheduler.slurm.queue import explain
+from vmcjob.scheduler.slurm.script import load_submitit
 
 SPEC = """
 name = "h"
@@ -265,3 +268,25 @@ def test_a_check_needs_a_cluster_and_a_dry_run(cluster):
         assert done.returncode == 2
         assert words in done.stderr
         assert not cluster.runs.exists()
+
+
+def test_a_dry_run_without_an_answer_shows_the_script_and_what_is_not_known(
+    programs, tmp_path, monkeypatch
+):
+    """A controller that hangs kept `submit -n --check` for six minutes, and nothing was shown."""
+    load_submitit()  # whose loggers would keep the streams of the runner
+    monkeypatch.setattr("vmcjob.scheduler.slurm.commands.HURRIED_S", 1.0)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("VMCJOB_SITE", raising=False)
+    for name in ("sbatch", "scontrol", "squeue", "sacctmgr"):
+        programs.make(name, hangs=True)
+    Path("h.toml").write_text(SPEC.format(seeds=[0, 1], mem="1G"))
+    done = CliRunner().invoke(app, ["submit", "-n", "h.toml"])
+    assert (done.exit_code, "#SBATCH --mem=1G\n" in done.stdout) == (0, True), done.output
+    words = "warning: the batch system did not answer (scontrol: no answer within 1 s). Not known: "
+    assert words in done.stderr
+    done = CliRunner().invoke(app, ["submit", "-n", "--check", "h.toml"])
+    assert done.exit_code == 5
+    words = "no cluster answers; with --local, runs stay here: scontrol: no answer within 1 s\n"
+    assert done.stderr.endswith(words)

@@ -13,6 +13,8 @@ from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir, S
 from vmcjob.runs.status import STALE_S, Stage, State, examine, rows
 from vmcjob.runs.usage import Spent
 from vmcjob.scheduler.receipt import reason_to_skip
+from vmcjob.scheduler.slurm.partitions import list_partitions
+from vmcjob.scheduler.slurm.patience import ask_patiently
 from vmcjob.scheduler.slurm.queue import NO_TRACE
 
 
@@ -321,6 +323,23 @@ def test_what_squeue_complains_of_is_told_in_its_words(programs, tmp_path):
     programs.make("squeue", code=1, error=words)
     with pytest.raises(SchedulerError, match=r"squeue: .*Unable to contact slurm controller"):
         scheduler.look([submitted(tmp_path, 0)])
+
+
+def test_a_dry_run_asks_a_silent_slurm_once(programs, tmp_path, monkeypatch):
+    """A controller that hangs was asked eleven times, for six minutes."""
+    monkeypatch.setattr("vmcjob.scheduler.slurm.commands.HURRIED_S", 1.0)
+    monkeypatch.setattr("vmcjob.scheduler.slurm.patience.pause", lambda seconds: 1 / 0)
+    for name in ("scontrol", "squeue"):
+        programs.make(name, hangs=True)
+    with scheduler.hurried() as hurry:
+        for ask in (list_partitions, lambda: ask_patiently(list_partitions)):
+            with pytest.raises(SchedulerError, match=r"^scontrol: no answer within 1 s$"):
+                ask()
+        jobs = scheduler.Watch()
+        assert jobs.look([submitted(tmp_path, 0)]) == {}
+    assert str(hurry.silence) == str(jobs.error) == "scontrol: no answer within 1 s"
+    assert len(programs.calls("scontrol")) <= 1  # none, if it was killed before its first word
+    assert programs.calls("squeue") == []
 
 
 def test_a_program_that_only_tries_again_is_not_waited_for(programs, tmp_path, monkeypatch):

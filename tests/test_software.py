@@ -1,4 +1,4 @@
-"""Optimizers that do not run on some releases of JAX: told before a job waits for hours."""
+"""Optimizers that need other releases, images without GPUs: told before a job waits for hours."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -7,10 +7,13 @@ import pytest
 
 from vmcjob import __version__
 from vmcjob.apptainer import image
+from vmcjob.cli.devices import LABEL, asks_in_vain, notes_on_unused_gpus, require_usable_gpus
 from vmcjob.cli.software import lacks, warn_of_versions
-from vmcjob.errors import ContainerError
+from vmcjob.errors import ContainerError, UsageError
 from vmcjob.plan import Plan, make_plan
-from vmcjob.site import Containers
+from vmcjob.resources import Request
+from vmcjob.scheduler import SubmissionOptions
+from vmcjob.site import Containers, Site
 from vmcjob.spec import parse_spec, software
 
 TEXT = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\n'
@@ -86,3 +89,43 @@ def test_an_image_of_another_release_is_named_once(monkeypatch):
     assert words.startswith("warning: /releases/old.sif: has vmcjob 0.0.1, and this is ")
     for silent in ("/releases/same.sif", "/releases/without-labels.sif", None):
         assert warn_of_versions(plans, Containers(image=silent)) == []
+
+
+@pytest.fixture
+def jobs(monkeypatch):
+    """Options of jobs in an image, whose name says for which devices the image is."""
+    monkeypatch.setattr(image, "labels_of", lambda path: {LABEL: path.stem})
+
+    def options(name: str, gres: str | None = None) -> SubmissionOptions:
+        site = Site(container=Containers(image=f"/devices/{name}.sif"))
+        return SubmissionOptions(Path("runs"), site, Request(gres=gres))
+
+    return options
+
+
+def test_gpus_in_an_image_for_cpus_are_refused(jobs):
+    """The job waited for a GPU, and then ended because JAX found none."""
+    plan, without = plan_of(TEXT), plan_of(TEXT + "resources.gpus = 0")
+    with pytest.raises(UsageError) as refused:
+        require_usable_gpus([without, plan], jobs("cpu"))
+    assert str(refused.value) == (
+        "h.toml: its jobs ask for 1 GPU per node, and /devices/cpu.sif is for CPUs; write gpus = 0 "
+        "into [resources], or submit with --set resources.gpus=0, or use an image of vmcjob image "
+        "build --gpu"
+    )
+    words = asks_in_vain(without, jobs("cpu", "gpu:a100:2"))  # a gres goes before the spec's gpus
+    assert words is not None
+    assert "ask for 2 GPUs per node" in words
+    assert "leave the gres gpu:a100:2 out" in words
+    assert asks_in_vain(plan, jobs("cpu", "nvme:1")) is None
+    assert asks_in_vain(plan, jobs("cuda12")) is None
+    assert asks_in_vain(plan, SubmissionOptions(Path("runs"))) is None  # no image
+
+
+def test_an_image_for_gpus_that_gets_none_is_named(jobs):
+    """A forgotten `gpus = 0` costs days on CPUs; a run may mean it, so it is no mistake."""
+    plans = [plan_of(TEXT), plan_of(TEXT + "resources.gpus = 0")]
+    assert list(notes_on_unused_gpus(plans, jobs("cuda12"))) == [
+        "h.toml: asks for no GPU, so /devices/cuda12.sif, made for GPUs, uses CPUs"
+    ]
+    assert list(notes_on_unused_gpus(plans, jobs("cpu"))) == []

@@ -94,6 +94,23 @@ def test_a_new_image_says_which_line_leads_jobs_to_it(shell):
     assert (done.returncode, line in done.stderr) == (0, True)
 
 
+@pytest.mark.parametrize(("command", "code"), [("validate", 0), ("submit -n", 2), ("submit", 2)])
+def test_gpus_in_an_image_for_cpus_are_told_before_a_job_waits(shell, command, code):
+    """Without a look at the label, SLURM gave the job a GPU, and the worker found no device."""
+    labels = '{"data": {"attributes": {"labels": {"vmcjob.device": "cpu"}}}}'
+    make_program(shell.cwd, "apptainer", f"echo '{labels}'")
+    write_profile(shell)
+    profile = (shell.cwd / "site.toml").read_text()
+    (shell.cwd / "site.toml").write_text(f'scheduler = "slurm"\n{profile}')
+    done = shell.run(*command.split(), "--site", "site.toml", "h.toml")
+    assert done.returncode == code
+    words = "h.toml: its jobs ask for 1 GPU per node, and {}/vmc.sif is for CPUs; write gpus = 0"
+    assert done.stderr.count(words.format(shell.cwd)) == 1
+    assert not shell.runs.exists()
+    without = ("--site", "site.toml", "--set", "resources.gpus=0", "h.toml")
+    assert "GPU per node" not in shell.run(*command.split(), *without).stderr
+
+
 def test_a_spec_pins_the_image_of_the_site(shell):
     site = write_profile(shell)
     with open(shell.cwd / "h.toml", "a") as spec:

@@ -11,7 +11,7 @@ from typing import TextIO
 
 import typer
 
-from vmcjob.cli.text import Cell, Heading, make_visible, paint, render_table
+from vmcjob.cli.text import GAP, Cell, Heading, make_visible, paint, render_table, wrap
 
 
 class When(StrEnum):
@@ -71,6 +71,13 @@ def say(text: str, style: str = "") -> None:
     """Print a message for people, beside the data."""
     text = make_visible(text)
     _echo(paint(text, style) if shows_colour(sys.stderr) else text, is_talk=True)
+
+
+def fold(text: str, stream: TextIO | None) -> str:
+    """The text in lines that a terminal has room for; unchanged for a file."""
+    if not is_terminal(stream):
+        return text
+    return wrap(text, shutil.get_terminal_size().columns, len(GAP))
 
 
 def is_terminal(stream: TextIO | None) -> bool:

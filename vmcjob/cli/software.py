@@ -1,6 +1,6 @@
 """Messages of validate and submit about releases that do not fit a spec or an image."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -63,13 +63,19 @@ def _versions(spec: "JobSpec", containers: "Containers | None") -> "Versions":
     return software.installed() if image is None else _versions_in(image.path)
 
 
-@cache
 def _versions_in(image: Path) -> "Versions":
     """The releases in an image; none are known where Apptainer cannot be asked."""
-    from vmcjob.apptainer.image import labels_of
     from vmcjob.spec import software
 
+    return software.labelled(labels_in(image))
+
+
+@cache
+def labels_in(image: Path) -> Mapping[str, str]:
+    """The labels of an image; empty where Apptainer cannot be asked."""
+    from vmcjob.apptainer.image import labels_of
+
     try:
-        return software.labelled(labels_of(image))
+        return labels_of(image)
     except ContainerError:  # login nodes need not have Apptainer
         return {}

@@ -1,20 +1,24 @@
 """The command `validate`, and reading of plans for other commands."""
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vmcjob.cli.app import Command, app
+from vmcjob.cli.devices import asks_in_vain
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.hints import suggest, typed
-from vmcjob.cli.options import SpecPaths
+from vmcjob.cli.options import SiteProfile, SpecPaths, resolve_site
 from vmcjob.cli.overrides import SpecChanges
-from vmcjob.cli.screen import put, put_table, say
+from vmcjob.cli.screen import fold, put, put_table, say
 from vmcjob.cli.software import lacks
 from vmcjob.cli.text import Cell, Heading, count
 from vmcjob.errors import NotFoundError, SpecError, VmcJobError, combine
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan
+    from vmcjob.scheduler import SubmissionOptions
+    from vmcjob.site import Site
 
 
 COLUMNS = [
@@ -29,29 +33,41 @@ COLUMNS = [
 
 @app.command(cls=Command)
 @expand_options
-def validate(specs: SpecPaths, changes: SpecChanges) -> None:
+def validate(specs: SpecPaths, changes: SpecChanges, site: SiteProfile = None) -> None:
     """Check specs and write nothing; all complaints at once.
 
     Of the largest run of each: its parameters, the least memory that it needs, on all devices
     together, and about the disk space of its results. Below, a line for each system: its formula,
-    charge, spin and shortest distance. Warnings name what is hardly meant, and what this machine
-    lacks: memory, or a release of a library that the optimizer runs on.
+    charge, spin and shortest distance. Warnings name what is hardly meant, and what is lacking:
+    memory of this machine, and where the site has jobs run, a release of a library or GPUs.
     """
     from vmcjob.scheduler import why_too_large
     from vmcjob.spec import describe_systems
 
     plans = read_plans(specs, changes)
+    jobs = _jobs_of(resolve_site(site, None))
     put_table(COLUMNS, [_cells(plan) for plan in plans])
     for plan in plans:
         for line in describe_systems(task.spec.system for task in plan.tasks):
-            put(f"{plan.source}: {line}")
+            put(fold(f"{plan.source}: {line}", sys.stdout))
     for plan in plans:
         say_doubts(plan)
-        for words in (why_too_large(plan), lacks(plan)):
+        found = [why_too_large(plan), lacks(plan, jobs and jobs.site.container)]
+        for words in (*found, jobs and asks_in_vain(plan, jobs)):
             if words:
-                say(words)
+                say(fold(words, sys.stderr))
     estimates = [typed(command="estimate")] if len(plans) == 1 else []
-    suggest(*estimates, typed(command="submit -n"))
+    suggest(*estimates, typed(command="submit -n --check" if jobs else "submit -n"))
+
+
+def _jobs_of(site: "Site") -> "SubmissionOptions | None":
+    """The options of jobs of the site's cluster; None where runs stay on this machine."""
+    from vmcjob import scheduler
+    from vmcjob.rundir import LOCAL
+
+    if scheduler.choose(site.scheduler, is_local=False).name == LOCAL:
+        return None
+    return scheduler.SubmissionOptions(site.runs, site)
 
 
 def say_doubts(plan: "Plan") -> None:
@@ -59,7 +75,7 @@ def say_doubts(plan: "Plan") -> None:
     from vmcjob.spec import doubts_about
 
     for words in doubts_about(task.spec.system for task in plan.tasks):
-        say(f"{plan.source}: warning: {words}")
+        say(fold(f"{plan.source}: warning: {words}", sys.stderr))
 
 
 def _cells(plan: "Plan") -> list[Cell]:

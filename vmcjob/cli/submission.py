@@ -1,6 +1,7 @@
 """Submission of plans to a scheduler, or a dry run; shared by submit, resume and rerun."""
 
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -9,21 +10,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vmcjob.cli.app import INTERRUPTED
-from vmcjob.cli.hints import DRY, say_next, suggest, typed, where_runs_are
+from vmcjob.cli.before import require_folder, say_before
+from vmcjob.cli.hints import DRY, names_of, say_next, suggest, typed, where_runs_are
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.preview import NOTHING, Preview, preview, show_preview
-from vmcjob.cli.screen import put_drawn, put_json, put_table, say
-from vmcjob.cli.software import require_software, warn_of_versions
+from vmcjob.cli.screen import fold, put_drawn, put_json, put_table, say
 from vmcjob.cli.text import Cell, Heading, format_point, relative
-from vmcjob.errors import IncompleteError, RunDirError, UsageError, VmcJobError, combine
+from vmcjob.errors import IncompleteError, UsageError, VmcJobError, combine
 from vmcjob.resources import Request
 
 if TYPE_CHECKING:
     from vmcjob.plan import Plan, Task
-    from vmcjob.rundir import Group
     from vmcjob.scheduler import Receipt, SubmissionOptions
+    from vmcjob.scheduler.registry import AnyBackend
 
 SOME_FAILED = IncompleteError.exit_code
+UNANSWERED = (
+    "the batch system did not answer ({}). Not known: whether runs are queued or running, the "
+    "largest array, and whether a job without mem gets all memory of its node"
+)
 
 
 IsLocal = Annotated[
@@ -98,7 +103,7 @@ def start_plans(
     site = resolve_site(options.site, options.runs)
     profile = find_profile(options.site, os.environ)
     for root, plans in folders.items():
-        _require_folder(root)
+        require_folder(root)
         scheduler.require_starts(root, plans)
     receipts: list[Receipt] = []
     previews: list[Preview] = []
@@ -121,63 +126,40 @@ def start_plans(
     return _join(receipts), [refusal for jobs in previews for refusal in jobs.refusals()]
 
 
-def _require_folder(root: Path) -> None:
-    """RunDirError if the runs root, or a folder above it, is not a folder."""
-    for place in (root, *root.absolute().parents):
-        if os.path.isdir(place):
-            return
-        if os.path.lexists(place):
-            subject = "the runs root" if place == root else str(place)
-            what = "a file, not a directory" if os.path.isfile(place) else "no directory"
-            advice = "move it away, or name another runs root with --runs"
-            raise RunDirError(f"{root}: {subject} is {what}; {advice}")
-
-
 def _start(
     plans: "list[Plan]", wanted: "SubmissionOptions", options: CommandOptions
 ) -> "tuple[Receipt, Preview]":
     """The receipt for the runs of one root; in a dry run, also the jobs of a batch system."""
     from vmcjob import scheduler
     from vmcjob.rundir import LOCAL
-    from vmcjob.runs.notification import why_not_found
 
     backend = scheduler.choose(wanted.site.scheduler, options.is_local)
     if options.is_checked and (backend.name == LOCAL or not options.is_dry):
         is_here = backend.name == LOCAL
         why = "the runs stay on this machine" if is_here else "goes with -n, which writes nothing"
         raise UsageError(f"--check asks a cluster what it would do: {why}")
-    backend.require(wanted.absolute(), plans)
-    containers = None if backend.name == LOCAL else wanted.site.container
-    require_software(plans, containers)
-    for words in warn_of_versions(plans, containers) if containers else ():
-        say(words)
-    where, *unheeded = backend.announce(wanted, plans)
-    say(where)
-    if (command := wanted.site.notify) and (problem := why_not_found(command)):
-        say(f"warning: {problem}")
-    for words in unheeded:  # name all keys of a spec that are ignored
-        say(words, "dim")
-    _say_budgets(wanted.root, scheduler.form_groups(backend.name, wanted.root, plans))
-    if not options.is_dry:
-        receipt, jobs = scheduler.submit(backend, plans, wanted), NOTHING
+    if options.is_dry:
+        receipt, jobs = _draft(backend, plans, wanted, is_checked=options.is_checked)
     else:
-        draft = scheduler.draft(backend, plans, wanted)
-        answers = scheduler.check(backend, draft.batches) if options.is_checked else ()
-        receipt, jobs = draft.receipt, preview(draft.batches, answers)
+        say_before(backend, plans, wanted)
+        receipt, jobs = scheduler.submit(backend, plans, wanted), NOTHING
     return scheduler.take_over(receipt, plans, is_dry=options.is_dry), jobs
 
 
-def _say_budgets(root: Path, groups: "Sequence[Group]") -> None:
-    """Print the use of budgets, and budgets that cannot be read."""
-    from vmcjob.rundir import find_damaged_groups
-    from vmcjob.runs.budget import describe
+def _draft(
+    backend: "AnyBackend", plans: "list[Plan]", wanted: "SubmissionOptions", *, is_checked: bool
+) -> "tuple[Receipt, Preview]":
+    """The receipt and the jobs of a dry run, which does not wait long for a batch system."""
+    from vmcjob import scheduler
 
-    for path in find_damaged_groups(root):
-        words = "damaged, so no budget limits its runs; remove it and submit their spec again"
-        say(f"warning: {relative(path)}: {words}")
-    for group in groups:
-        if words := describe(root, group):
-            say(f"budget: {words}")
+    jobs = scheduler.Watch()
+    with scheduler.hurried() as hurry:
+        say_before(backend, plans, wanted)
+        draft = scheduler.draft(backend, plans, wanted, jobs.look)
+        answers = scheduler.check(backend, draft.batches) if is_checked else ()
+    if error := hurry.silence or jobs.error:
+        say(fold(f"warning: {UNANSWERED.format(error)}", sys.stderr))
+    return draft.receipt, preview(draft.batches, answers)
 
 
 def _join(receipts: "Sequence[Receipt]") -> "Receipt":
@@ -263,10 +245,10 @@ def _hint(receipt: "Receipt", options: CommandOptions) -> None:
     going = [item.run_id for item in receipt.submitted] or going
     ended = [run_id for run_id, state in states if state == "finished"]
     if going:
-        first = going[0]
-        say_next(f"status -w{where}", f"logs -f{where} {first}", f"cancel{where} {first}")
+        watch = f"status -w{where}", f"logs -f{where} {going[0]}"
+        say_next(*watch, f"cancel{where} {names_of(going)}")
     else:
-        longer = [f"resume{where} {ended[0]} --more-steps 1000"] if ended else []
+        longer = [f"resume{where} {names_of(ended)} --more-steps 1000"] if ended else []
         say_next(f"status{where}", f"aggregate{where}", *longer)
 
 

@@ -6,6 +6,7 @@ Each backend implements the contract of `contract.Backend` and is registered her
 from vmcjob.scheduler.accounting import ask_for_use
 from vmcjob.scheduler.cancel import cancel
 from vmcjob.scheduler.contract import Answer, Backend, Cost, JobPreview, SubmissionOptions
+from vmcjob.scheduler.drafting import Draft, draft
 from vmcjob.scheduler.folders import job_folders
 from vmcjob.scheduler.groups import form_groups
 from vmcjob.scheduler.local import Local, serve
@@ -16,8 +17,8 @@ from vmcjob.scheduler.queue import Watch, look
 from vmcjob.scheduler.receipt import Cancelled, Receipt, Skipped, Submitted
 from vmcjob.scheduler.records import require_starts
 from vmcjob.scheduler.registry import choose, register, registered
-from vmcjob.scheduler.slurm import Slurm, draft_profile, has_gpus
-from vmcjob.scheduler.submission import Draft, check, draft, submit
+from vmcjob.scheduler.slurm import Slurm, asked_gpus, draft_profile, has_gpus, hurried
+from vmcjob.scheduler.submission import check, submit
 from vmcjob.scheduler.takeover import take_over
 
 register(Local())
@@ -38,6 +39,7 @@ __all__ = [
     "Submitted",
     "Watch",
     "ask_for_use",
+    "asked_gpus",
     "cancel",
     "check",
     "choose",
@@ -46,6 +48,7 @@ __all__ = [
     "find_script",
     "form_groups",
     "has_gpus",
+    "hurried",
     "job_folders",
     "largest",
     "look",

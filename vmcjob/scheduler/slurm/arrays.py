@@ -174,7 +174,7 @@ def form_arrays(submission: SubmissionOptions, wanted: Mapping[RunDir, Task]) ->
         image = find_image(task.spec.container, submission.site.container)
         if image is not None:
             refuse_unbindable(run.path)
-        groups.setdefault((options, image, tuple(waits_of(run, task))), []).append(run)
+        groups.setdefault((options, image, _open_waits(run, task)), []).append(run)
     largest = _largest_array() if len(wanted) > 1 else 1
     chunks: list[tuple[Options, Image | None, tuple[str, ...], int, tuple[RunDir, ...]]] = []
     for (options, image, waits), runs in groups.items():
@@ -194,6 +194,12 @@ def form_arrays(submission: SubmissionOptions, wanted: Mapping[RunDir, Task]) ->
         of_all = after, per_job, notify, waits, submission.sequel
         yield Array(name, number, folder, runs, options, share, image, *of_all)
         names.append(name)
+
+
+def _open_waits(run: RunDir, task: Task) -> tuple[str, ...]:
+    """The runs that a run needs and that have not finished: a job waits for the jobs of these."""
+    waits = waits_of(run, task)
+    return tuple(run_id for run_id in waits if not run.beside(run_id).can_be_begun_with)
 
 
 def _rows(sizes: Sequence[tuple[int, int]], max_parallel: int | None) -> int | None:
@@ -238,6 +244,12 @@ def options_of(task: Task, submission: SubmissionOptions) -> Options:
     options.extra()
     options.check_growth()
     return options
+
+
+def asked_gpus(task: Task, submission: SubmissionOptions) -> tuple[int, str | None]:
+    """GPUs per node of a task's job, and the gres that asks for them in place of `gpus`."""
+    options = options_of(task, submission)
+    return options.gpus(), options.first("gres")
 
 
 def _largest_array() -> int:

@@ -4,14 +4,42 @@ import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from vmcjob.errors import SchedulerError
-from vmcjob.slurm.environment import plain
+from vmcjob.slurm.environment import is_away, is_unclear, plain
 
 TIMEOUT_S = 25.0  # SLURM takes ten to say that nobody listens, twice for jobs by their ids
+HURRIED_S = 12.0
 _JOB_ID = re.compile(r"\d+(\+\d+)?(_(\d+|\[[^]|]*\]))?")  # 22, 22+1, 22_3, 22_[4-6,9%2]
 _SUBMITTED = re.compile(r"Submitted batch job (\d+)")
 _RETRY = re.compile(r", attempt number -?\d+$")
+
+
+class Hurry:
+    """A dry run: SLURM gets a few seconds to answer, and after a silence no more questions."""
+
+    silence: SchedulerError | None = None
+
+
+_hurry: ContextVar[Hurry | None] = ContextVar("hurry", default=None)
+
+
+@contextmanager
+def hurried() -> Iterator[Hurry]:
+    """Ask in a hurry within this context; afterwards, `silence` says whether SLURM answered."""
+    hurry = Hurry()
+    token = _hurry.set(hurry)
+    try:
+        yield hurry
+    finally:
+        _hurry.reset(token)
+
+
+def current_hurry() -> Hurry | None:
+    """The hurry that this process is in; None if it can wait."""
+    return _hurry.get()
 
 
 def call(*command: str, text: str | None = None) -> str:
@@ -24,6 +52,25 @@ def call(*command: str, text: str | None = None) -> str:
 
 def start(command: Sequence[str], text: str | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command to its end, whatever that is; SchedulerError if there is no such command."""
+    hurry = current_hurry()
+    if hurry is None:
+        return _start(command, text, TIMEOUT_S)
+    if hurry.silence is not None:
+        raise SchedulerError(str(hurry.silence))
+    try:
+        done = _start(command, text, HURRIED_S)
+    except SchedulerError as error:
+        hurry.silence = error if is_unclear(str(error)) else None
+        raise
+    if done.returncode and (is_away(done.stderr) or is_unclear(done.stderr)):
+        hurry.silence = SchedulerError(f"{command[0]}: {words(done.stderr)}")
+    return done
+
+
+def _start(
+    command: Sequence[str], text: str | None, timeout_s: float
+) -> subprocess.CompletedProcess[str]:
+    """Run a command for at most so many seconds."""
     try:
         return subprocess.run(
             command,
@@ -32,14 +79,14 @@ def start(command: Sequence[str], text: str | None = None) -> subprocess.Complet
             encoding="utf-8",
             errors="replace",
             env=plain(os.environ),
-            timeout=TIMEOUT_S,
+            timeout=timeout_s,
             check=False,
         )
     except FileNotFoundError:
         raise SchedulerError(f"{command[0]} is not on PATH; is this a SLURM machine?") from None
     except subprocess.TimeoutExpired as error:
         said = words((error.stderr or b"").decode("utf-8", "replace"))
-        reason = f"no answer within {TIMEOUT_S:g} s" + (f": {said}" if said else "")
+        reason = f"no answer within {timeout_s:g} s" + (f": {said}" if said else "")
         raise SchedulerError(f"{command[0]}: {reason}") from None
 
 

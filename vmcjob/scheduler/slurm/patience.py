@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 from vmcjob.errors import SchedulerError
+from vmcjob.scheduler.slurm import commands
 from vmcjob.slurm.environment import is_away, is_busy, is_full, is_unclear
 
 T = TypeVar("T")
@@ -41,14 +42,15 @@ class Patience:
 def ask_patiently(ask: Callable[[], T]) -> T:
     """The answer to a question that changes nothing; SchedulerError if SLURM stays busy.
 
-    A controller that is away is not waited for: there may be none.
+    A controller that is away is not waited for: there may be none. A dry run asks twice at most.
     """
-    patience = Patience(N_PAUSES_OF_QUESTIONS)
+    hurry = commands.current_hurry()
+    patience = Patience(N_PAUSES_OF_QUESTIONS if hurry is None else 1)
     while True:
         try:
             return ask()
         except SchedulerError as error:
-            if not is_busy(str(error)):
+            if not is_busy(str(error)) or (hurry is not None and hurry.silence is not None):
                 raise
             patience.wait(error)
 
