@@ -3,17 +3,28 @@
 import sys
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from tests.cli.shell import finish
 from tests.runs import make_run
 from vmcjob.cli import status
-from vmcjob.cli.hints import DRY, OF_ESTIMATE, SECONDS, after_status, curve_of, typed
+from vmcjob.cli.hints import (
+    DRY,
+    OF_ESTIMATE,
+    SECONDS,
+    after_status,
+    curve_of,
+    names_of,
+    resume_rows,
+    typed,
+)
 from vmcjob.cli.submission import CommandOptions, _hint
 from vmcjob.cli.submit import _require_no_runs
 from vmcjob.errors import UsageError
-from vmcjob.rundir import Outcome, OutcomeRecord
+from vmcjob.results.table import Exclusion
+from vmcjob.rundir import Outcome, OutcomeRecord, RunDir
 from vmcjob.runs.status import examine
 from vmcjob.scheduler import Receipt
 from vmcjob.scheduler.receipt import Skipped
@@ -48,9 +59,48 @@ def test_a_row_of_a_tree_is_named_without_its_branch(monkeypatch, capsys, tmp_pa
     row = replace(examine(run), run_id="└─ h2-0000000000")
     logs, resume = after_status([row], " --runs r")
     assert (logs, resume) == ("logs --runs r h2-0000000000", "resume --runs r h2-0000000000")
-    monkeypatch.setattr(status, "is_terminal", lambda stream: True)
+    monkeypatch.setattr(status, "n_columns", lambda: 80)
     status._say_cut([row], "a table without the note", " --runs r")
-    assert capsys.readouterr().err == "a note is cut: vmcjob show --runs r h2-0000000000\n"
+    assert capsys.readouterr().err == "h2-0000000000: out of luck\n"
+
+
+def test_a_command_for_runs_of_one_name_has_the_name(tmp_path: Path, capsys) -> None:
+    """Ten runs of a curve were resumed by ten commands, and only the first was printed."""
+    lih, h2 = ["lih-0000000000", "lih-1111111111"], "h2-0000000000"
+    assert (names_of([lih[0], h2]), names_of([*lih, h2])) == (f"{lih[0]} {h2}", f"lih {h2}")
+    rows = []
+    for run_id in lih:
+        run = make_run(tmp_path, run_id)
+        run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="out of luck"))
+        rows.append(examine(run))
+    assert list(after_status(rows, "")) == [f"logs {lih[0]}", "resume lih"]
+    skipped = tuple(Skipped(RunDir(tmp_path / one), one, "queued") for one in lih)
+    _hint(Receipt((), skipped), CommandOptions())
+    assert capsys.readouterr().err.endswith("\n  vmcjob cancel lih\n")
+
+
+def row_of(run_id: str, resume_with: str) -> SimpleNamespace:
+    return SimpleNamespace(run_ids=(run_id,), resume_with=resume_with)
+
+
+def test_rows_that_need_the_same_are_resumed_by_one_command() -> None:
+    """By the name, unless it means other runs too: these would be trained on, or refused."""
+    train, more = "--more-training 1000", "--more-steps 500"
+    ids = [f"lih-000000000{number}" for number in range(3)]
+    alike = [row_of(run_id, train) for run_id in ids]
+
+    def told(rows: list[SimpleNamespace], *selectors: str, excluded: tuple[str, ...] = ()):
+        left_out = [Exclusion(run_id, "failed") for run_id in excluded]
+        return list(resume_rows(SimpleNamespace(rows=rows, excluded=left_out), selectors, " -r"))
+
+    assert told(alike) == told(alike, "lih") == [f"resume -r lih {train}"]
+    by_ids = [f"resume -r {' '.join(ids)} {train}"]
+    assert told(alike, "lih-*") == told(alike, excluded=("lih-0000000009",)) == by_ids
+    assert told([*alike[:2], row_of(ids[2], "")]) == [f"resume -r {ids[0]} {ids[1]} {train}"]
+    assert told([alike[0], row_of("h2-0000000000", more)]) == [
+        f"resume -r {ids[0]} {train}",
+        f"resume -r h2-0000000000 {more}",
+    ]
 
 
 def test_a_sweep_over_one_number_is_offered_as_a_curve() -> None:

@@ -125,7 +125,7 @@ def test_a_profile_names_the_partition_with_gpus_and_the_only_account(
     assert run("init", "--cluster").exit_code == 2
     done = run("init", "here", "--cluster")
     assert (folder / "here" / "site.toml").read_text() == own.read_text()
-    assert "\n  vmcjob submit -n --site here/site.toml SPEC\n" in done.stderr
+    assert "\n  vmcjob submit -n --check --site here/site.toml SPEC\n" in done.stderr
 
 
 CONFIG = """

@@ -11,8 +11,9 @@ from vmcjob.errors import NotFoundError, RunDirError, UsageError, VmcJobError
 from vmcjob.results.evaluation import Attempts, attempt_all, share_slopes
 from vmcjob.results.table import RunResult, Table, make_table
 from vmcjob.rundir import RunDir, select
+from vmcjob.runs.ancestry import trained_from
 from vmcjob.runs.status import RunStatus, rows
-from vmcjob.spec import JobSpec, load_resolved, science_keys
+from vmcjob.spec import load_resolved, science_keys
 
 
 def aggregate(
@@ -85,25 +86,6 @@ def _tell_apart(results: Sequence[RunResult], by: str) -> list[RunResult]:
         )
         for one, facts in zip(results, known, strict=True)
     ]
-
-
-def trained_from(run: RunDir, spec: JobSpec) -> str | None:
-    """The run of the same name, point and system that this one has trained on from, if any.
-
-    A run without training steps takes no run's place.
-    """
-    origin = spec.train.start_from
-    if origin is None or not spec.train.steps:
-        return None
-    try:
-        other = run.beside(origin)
-        before = load_resolved(other.read_spec_text(), str(other.spec_path))
-        records = run.read_record(), other.read_record()
-    except VmcJobError:
-        return None
-    is_alike = len({(one.name, repr(sorted(one.point.items()))) for one in records}) == 1
-    is_same = replace(before.system, reference=None) == replace(spec.system, reference=None)
-    return origin if is_same and is_alike else None
 
 
 def _read_facts(run: RunDir) -> dict[str, Any]:

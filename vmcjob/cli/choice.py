@@ -35,6 +35,11 @@ IsChecked = Annotated[
 ]
 
 
+IsAll = Annotated[
+    bool, typer.Option("--all", help="Also runs that resume --more-training has replaced.")
+]
+
+
 @dataclass(frozen=True)
 class RowChoice:
     """Which rows are shown."""
@@ -42,6 +47,7 @@ class RowChoice:
     in_states: InStates = None
     since: Since = None
     is_checked: IsChecked = False
+    is_all: IsAll = False
 
     def require_known(self) -> None:
         """UsageError for a state or a time that does not exist."""

@@ -11,22 +11,25 @@ from vmcjob.cli.energies import (
     Energies,
     add_up,
     make_energies,
+    name_of,
     read_reactions,
     require_balance,
     spec_of,
 )
 from vmcjob.cli.outfile import write_output
-from vmcjob.cli.screen import put
-from vmcjob.cli.text import align_facts, format_energy
-from vmcjob.errors import IncompleteError, NotFoundError, UsageError, VmcJobError
+from vmcjob.cli.screen import put, say
+from vmcjob.cli.text import align_facts, count, format_energy
+from vmcjob.errors import IncompleteError, NotFoundError, UsageError
 
 if TYPE_CHECKING:
     from vmcjob.plot import CurvePoint, Figure
     from vmcjob.results.curve import Fit, Value
+    from vmcjob.results.reaction import Reaction
     from vmcjob.results.table import Row
     from vmcjob.rundir import RunDir
     from vmcjob.spec import JobSpec
 
+FRAGMENTS = "--fragments"
 N_DIATOMIC = 2
 MAX_CURVES = 6  # in one picture, the number of colours
 MAX_NAMED = 5  # rows in a sentence
@@ -46,6 +49,9 @@ def plot_curve(
         title = {"curve": name} if drawn.is_several else {}
         put(align_facts({**title, **facts}))
     write_output(path, render(drawn.figure, path))
+    if contained := energies.table.contained:
+        words = "that newer runs contain or have trained on; vmcjob aggregate names them"
+        say(f"left out: {count(len(contained), 'run')} {words}", "dim")
     problems = [str(error) for error in energies.errors]
     problems += note_open_points(energies.table.rows)
     problems += [f"left out: {run_id}  {reason}" for run_id, reason in energies.table.excluded]
@@ -183,19 +189,24 @@ def _fit(points: "Sequence[CurvePoint]") -> "tuple[Fit | None, str]":
 class Fragments:
     """The sum of what a molecule breaks into, and the runs among which its rows are."""
 
-    text: str
+    reaction: "Reaction"
     runs: "Sequence[RunDir]"
     unbalanced: bool  # whether the sum may have other nuclei or electrons than the molecule
+
+
+def read_fragments(text: str, runs: "Sequence[RunDir]", *, unbalanced: bool) -> Fragments:
+    """The fragments of a sum; UsageError if it is no sum, or names no run."""
+    (reaction,) = read_reactions(FRAGMENTS, [text], runs)
+    return Fragments(reaction, runs, unbalanced)
 
 
 def _limit(fragments: Fragments, molecules: "Sequence[Row]", energies: Energies) -> "Value":
     """The energy of the fragments; UsageError if these are not the atoms of each molecule."""
     from vmcjob.results.curve import Value
 
-    option = "--fragments"
-    (reaction,) = read_reactions(option, [fragments.text])
+    reaction, option = fragments.reaction, FRAGMENTS
     names = {name.split()[0] for name in reaction.factors}
-    named = [run for run in fragments.runs if _name_of(run) in names]
+    named = [run for run in fragments.runs if name_of(run) in names]
     parts = make_energies(named or fragments.runs)  # all rows, to list them in messages
     (found,) = add_up(option, [reaction], parts, unbalanced=True)
     rows = {row.name: row for row in parts.table.rows if row.name in reaction.factors}
@@ -206,13 +217,6 @@ def _limit(fragments: Fragments, molecules: "Sequence[Row]", energies: Energies)
         whole = reaction._replace(text=f"{reaction.text} - {molecule.name}", factors=factors)
         require_balance(option, whole, rows | {molecule.name: molecule}, both)
     return Value(found["energy"], found["error"])
-
-
-def _name_of(run: "RunDir") -> str | None:
-    try:
-        return run.read_record().name
-    except VmcJobError:
-        return None
 
 
 def _facts(fit: "Fit", limit: "Value | None", elements: tuple[int, ...] | None) -> dict[str, str]:

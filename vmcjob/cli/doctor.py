@@ -1,5 +1,6 @@
 """The command `doctor`: whether this machine, or a node of the cluster, can run jobs."""
 
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ import typer
 from vmcjob.cli import checks
 from vmcjob.cli.app import Command, app
 from vmcjob.cli.checks import FAILURE, OK, WARNING, Check
+from vmcjob.cli.hints import build_image, suggest, where_runs_are
 from vmcjob.cli.options import AsJson, RunsRoot, SiteProfile, resolve_site
 from vmcjob.cli.quota import check_quota
 from vmcjob.cli.screen import n_columns, put_drawn, put_json, say, shows_colour
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 STYLES = {OK: "green", WARNING: "yellow", FAILURE: "red"}
 TITLES = "check", "result", "found"
 WALL_TIME = "00:10:00"
+START = ("init --molecule H2O",)
+"""The command behind the checks."""
 
 IsOnNode = Annotated[
     bool,
@@ -49,7 +53,11 @@ def doctor(
     """
     place = resolve_site(site, runs)
     if is_on_node:
-        raise typer.Exit(_run_on_node(place, site, runs, as_json=as_json))
+        if code := _run_on_node(place, site, runs, as_json=as_json):
+            raise typer.Exit(code)
+        if not as_json:
+            suggest(*START)
+        return
     found = list(_examine(place))
     if as_json:
         put_json({"schema_version": 1, "checks": [asdict(check) for check in found]})
@@ -59,6 +67,8 @@ def doctor(
         say(", ".join(_count(number, level) for level, number in counts.items() if number), "dim")
     if any(check.level == FAILURE for check in found):
         raise typer.Exit(VmcJobError.exit_code)
+    if not as_json:
+        suggest(*_after_checks(place, found, where_runs_are(site, runs)))
 
 
 def _examine(site: "Site") -> Iterator[Check]:
@@ -75,6 +85,17 @@ def _examine(site: "Site") -> Iterator[Check]:
     yield from checks.check_apptainer(image, site.container.options)
     yield from checks.check_image(image)
     yield from checks.check_gpus(image)
+
+
+def _after_checks(site: "Site", found: list[Check], options: str) -> Iterator[str]:
+    """The next commands where nothing has failed: an image, a look at a node, a spec."""
+    is_cluster = site.scheduler != "local" and shutil.which("sbatch") is not None
+    starts = any(check.name == "container" and check.level == OK for check in found)
+    if is_cluster and starts and site.container.image is None:
+        yield build_image(site)
+    if is_cluster:
+        yield f"doctor --on-node{options}"
+    yield from START
 
 
 def _count(number: int, level: str) -> str:

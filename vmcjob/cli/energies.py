@@ -68,14 +68,30 @@ class Difference(TypedDict):
     verdict: str
 
 
-def read_reactions(option: str, sums: Sequence[str]) -> "list[Reaction]":
-    """What an option asks for; UsageError for what is no sum, before there is anything to add."""
-    from vmcjob.results.reaction import ReactionError, parse
+def read_reactions(option: str, sums: Sequence[str], runs: "Sequence[RunDir]") -> "list[Reaction]":
+    """The sums of an option, before any store is read.
+
+    UsageError for a text that is no sum, and for a name that none of the runs has.
+    """
+    from vmcjob.results.reaction import ReactionError, describe_unknown, parse
 
     try:
-        return [parse(text) for text in sums]
+        found = [parse(text) for text in sums]
     except ReactionError as error:
         raise UsageError(f"{option}: {error}") from None
+    names = {name for run in runs if found and (name := name_of(run))}
+    for reaction in found:  # a row's name begins with that of its runs
+        if unknown := [name for name in reaction.factors if name.split()[0] not in names]:
+            raise UsageError(f"{option}: {describe_unknown(unknown, names)}")
+    return found
+
+
+def name_of(run: "RunDir") -> str | None:
+    """The name of a run's spec; None if the run's record is damaged."""
+    try:
+        return run.read_record().name
+    except VmcJobError:
+        return None
 
 
 def add_up(

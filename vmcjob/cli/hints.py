@@ -1,6 +1,7 @@
 """The next commands to type, in grey below the output of a command."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from shlex import join, quote
@@ -9,12 +10,15 @@ from typing import TYPE_CHECKING
 from vmcjob.cli.screen import is_terminal, say
 
 if TYPE_CHECKING:
+    from vmcjob.results.table import Row, Table
     from vmcjob.runs.status import RunStatus
+    from vmcjob.site import Site
 
 DRY = ("-n", "--dry-run", "--check")
 OF_PROGRAM = "--color"  # an option before the command, with a value
 OF_ESTIMATE = ("--calibration", "--no-calibration")
 SECONDS = "--seconds"  # an option of estimate with a value
+MAX_NAMED = 4  # specs or runs in one command
 POINTS_OF_CURVE = 4  # as many as a fit takes
 FLAGS = "nf"  # short options of commands that submit; they have no value
 
@@ -65,26 +69,46 @@ def _without_letters(word: str, without: Sequence[str]) -> str:
     return f"-{kept}" if kept else ""
 
 
+def build_image(site: "Site") -> str:
+    """The command that makes an image, for GPUs where the site's partition has some."""
+    from vmcjob.scheduler import has_gpus
+
+    return f"image build{' --gpu' if has_gpus(site.slurm.partition) else ''} ~/vmcjob.sif"
+
+
 def after_status(rows: "Sequence[RunStatus]", options: str) -> Iterator[str]:
-    """Commands for the first run that is at work, failed or stopped, and for the finished ones."""
-    going = _first(row for row in rows if row.state.is_active)
-    failed = _first(row for row in rows if row.state == "FAILED")
-    stopped = _first(row for row in rows if row.state in ("CANCELLED", "PREEMPTED", "DEAD"))
+    """Commands for the runs that are at work, failed or stopped, and for the finished ones."""
+    going = _ids(row for row in rows if row.state.is_active)
+    failed = _ids(row for row in rows if row.state == "FAILED")
+    stopped = _ids(row for row in rows if row.state in ("CANCELLED", "PREEMPTED", "DEAD"))
     if going:
-        yield f"logs -f{options} {going}"
-        yield f"cancel{options} {going}"
+        yield f"logs -f{options} {going[0]}"
+        yield f"cancel{options} {names_of(going)}"
     if failed:
-        yield f"logs{options} {failed}"
+        yield f"logs{options} {failed[0]}"
     if again := stopped or failed:
-        yield f"resume{options} {again}"
+        yield f"resume{options} {names_of(again)}"
     if any(row.state == "FINISHED" for row in rows):
         yield f"aggregate{options}"
 
 
-def _first(rows: "Iterator[RunStatus]") -> str | None:
-    """The name of the first run, without the branches of a tree."""
-    row = next(rows, None)
-    return row and row.run.path.name
+def _ids(rows: "Iterator[RunStatus]") -> list[str]:
+    """The ids of runs, without the branches of a tree."""
+    return [row.run.path.name for row in rows]
+
+
+def names_of(run_ids: Sequence[str]) -> str:
+    """The words that select some runs: the id of a run, or the name that several runs share."""
+    by_name: dict[str, list[str]] = {}
+    for run_id in run_ids:
+        by_name.setdefault(name_in(run_id), []).append(run_id)
+    words = [name if ids[1:] else ids[0] for name, ids in by_name.items()]
+    return join(words[:MAX_NAMED])
+
+
+def name_in(run_id: str) -> str:
+    """The name of the spec in a run id."""
+    return run_id.rpartition("-")[0]
 
 
 def curve_of(
@@ -96,6 +120,24 @@ def curve_of(
     if len(points) >= POINTS_OF_CURVE and are_numbers and [len(key) for key in keys] == [1]:
         named = f" {join(selectors)}" if selectors else ""
         yield f"plot --curve{options}{named}"
+
+
+def resume_rows(table: "Table", selectors: Sequence[str], options: str) -> Iterator[str]:
+    """The commands that make energies better, one for all rows of a name that need the same.
+
+    A name stands for all of its runs, so a command has it only where each of them is meant.
+    """
+    rows: dict[tuple[str, str], list[Row]] = {}
+    for row in table.rows:
+        rows.setdefault((name_in(row.run_ids[0]), row.resume_with), []).append(row)
+    left_out = {name_in(one.run_id) for one in table.excluded}
+    all_of = Counter(name for name, _ in rows) + Counter(left_out)
+    for (name, wanted), alike in rows.items():
+        run_ids = [run_id for row in alike for run_id in row.run_ids]
+        is_whole = all_of[name] == 1 and (not selectors or name in selectors)
+        named = name if is_whole and run_ids[1:] else join(run_ids)
+        if wanted:
+            yield f"resume{options} {named} {wanted}"
 
 
 def after_energies(selectors: Sequence[str], options: str) -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -12,7 +13,7 @@ import typer
 from vmcjob.cli.app import Command, Commands, app
 from vmcjob.cli.hints import say_next
 from vmcjob.cli.options import AsJson, SiteProfile, resolve_site
-from vmcjob.cli.screen import put, put_json, say
+from vmcjob.cli.screen import fold, put, put_json, say
 from vmcjob.cli.text import align_facts
 from vmcjob.errors import UsageError, VmcJobError
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from vmcjob.apptainer.image import Facts
 
 MIB = 2**20
+BUILT = {"device": "vmcjob.device", "vmcjob": "vmcjob.version.vmcjob", "jax": "vmcjob.version.jax"}
+"""The labels that `build` shows."""
 MaybeImage = Annotated[
     Path | None,
     typer.Argument(metavar="[IMAGE]", help="An Apptainer image. [default: the spec's or site's]"),
@@ -70,7 +73,7 @@ def build(
 
     with find_checkout(checkout) as place:
         facts = images.build(place, image, images.Recipe(is_for_gpus, base, wheels))
-    _put_facts(facts, as_json)
+    _put_facts(facts, as_json, has_all_labels=False)
     _say_how_to_use(image.absolute())
 
 
@@ -83,7 +86,8 @@ def _say_how_to_use(image: Path) -> None:
         named = resolve_site(None, None).container.image
         place = str(find_profile(None, os.environ) or place)
     if named is None or Path(named).absolute() != image:
-        say(f"\nwrite this line into [container] of {place}:\n\n  image = {json.dumps(str(image))}")
+        words = fold(f"write this line into [container] of {place}:", sys.stderr)
+        say(f"\n{words}\n\n  image = {json.dumps(str(image))}")
     say_next("doctor", "doctor --on-node", "init --molecule H2O")
 
 
@@ -151,13 +155,15 @@ def _find(path: Path | None, spec_path: Path | None, profile: Path | None) -> "I
     return Image(path.absolute(), pin, containers.options)
 
 
-def _put_facts(facts: "Facts", as_json: bool) -> None:
+def _put_facts(facts: "Facts", as_json: bool, *, has_all_labels: bool = True) -> None:
     """Print the facts of an image as text or JSON."""
     if as_json:
         document = {"image": str(facts.path.absolute()), "sha256": facts.sha256}
         document |= {"size_bytes": facts.size_bytes, "labels": dict(facts.labels)}
         put_json({"schema_version": 1} | document)
         return
-    shown = {"image": str(facts.path), "sha256": facts.sha256}
-    shown |= {"size": f"{facts.size_bytes / MIB:.0f} MiB"}
-    put(align_facts(shown | dict(sorted(facts.labels.items()))))
+    labels = dict(sorted(facts.labels.items()))
+    if not has_all_labels:
+        labels = {name: labels.get(label, "") for name, label in BUILT.items()}
+    size = f"{facts.size_bytes / MIB:.0f} MiB"
+    put(align_facts({"image": str(facts.path), "sha256": facts.sha256, "size": size} | labels))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.hints import say_next
+from vmcjob.cli.hints import build_image, say_next
 from vmcjob.cli.schema import Documents, make_schema
 from vmcjob.cli.screen import is_terminal, say
 from vmcjob.errors import NotFoundError, UsageError
@@ -125,7 +125,7 @@ def _write_profile(folder: Path | None) -> None:
     """Write the profile of this cluster; SchedulerError if no cluster answers."""
     from vmcjob.apptainer.trial import try_start
     from vmcjob.scheduler import draft_profile
-    from vmcjob.site import find_profile, own_profile
+    from vmcjob.site import find_profile, load_site, own_profile
 
     path = own_profile(os.environ) if folder is None else folder / PROFILE_NAME
     _require_new(path)
@@ -136,11 +136,13 @@ def _write_profile(folder: Path | None) -> None:
     _write(path, draft_profile(socket.gethostname().partition(".")[0], options))
     site = "" if is_found else f" --site {quote(str(path))}"
     say(f"wrote {path}; look through it, then")
+    starts = trial is not None and trial.options is not None
     say_next(
+        *([build_image(load_site(path, os.environ))] if starts else []),
         f"doctor{site}",
         f"doctor --on-node{site}",
         "init --molecule H2O",
-        f"submit -n{site} SPEC",
+        f"submit -n --check{site} SPEC",
     )
 
 

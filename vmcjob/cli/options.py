@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from vmcjob.cli.complete import complete_runs, complete_specs
+from vmcjob.cli.newest import without_replaced
 from vmcjob.cli.screen import say
 from vmcjob.cli.text import format_point
 from vmcjob.errors import NotFoundError, UsageError, VmcJobError
@@ -106,8 +107,10 @@ def _who_names_it(profile: Path | None) -> str:
 
 
 def select_run(selector: str, profile: Path | None, runs: Path | None) -> "RunDir":
-    """The run that the selector names; UsageError if it names several."""
+    """The run that the selector names, the newest if it was trained on; UsageError for several."""
     found = select_runs([selector], profile, runs)
+    if len(found) > 1:
+        found = without_replaced(found, [selector])
     if len(found) > 1:
         rows = {run: f"'{row_name(run)}'" for run in found}
         are_apart = len(set(rows.values())) == len(found)

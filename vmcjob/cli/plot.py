@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.curve import Fragments, plot_curve
+from vmcjob.cli.curve import plot_curve, read_fragments
 from vmcjob.cli.energies import Unbalanced
 from vmcjob.cli.expand import expand_options
+from vmcjob.cli.newest import find_newer, say_replaced
 from vmcjob.cli.options import AnySelectors, RunsRoot, SiteProfile, select_runs
 from vmcjob.cli.outfile import write_output
 from vmcjob.cli.screen import put
@@ -85,14 +86,26 @@ def plot(
         fragments = None
         if options.fragments is not None:
             others = select_runs(None, site, runs)
-            fragments = Fragments(options.fragments, others, options.unbalanced)
+            fragments = read_fragments(options.fragments, others, unbalanced=options.unbalanced)
         plot_curve(chosen, _target(output, "curve", image_format, chosen), fragments)
     elif options.path:
         _plot_path(chosen, _target(output, "path", image_format, chosen))
     elif options.compare:
+        chosen = _without_replaced(chosen, selectors)
         _plot_comparison(chosen, _target(output, "comparison", image_format, chosen))
     else:
-        _plot_each(chosen, output, image_format)
+        _plot_each(_without_replaced(chosen, selectors), output, image_format)
+
+
+def _without_replaced(chosen: "list[RunDir]", selectors: list[str] | None) -> "list[RunDir]":
+    """The runs without those that another has trained on from, if that one can be drawn."""
+    from vmcjob.store import peek
+
+    newer = find_newer(chosen, selectors or ())
+    drawable = {run.path.name for run in chosen if peek.exists(run.store_path)}
+    gone = {run_id: other for run_id, other in newer.items() if other in drawable}
+    say_replaced(gone, "vmcjob status --all lists")
+    return [run for run in chosen if run.path.name not in gone]
 
 
 def _plot_each(chosen: "Sequence[RunDir]", output: Path | None, image_format: Format) -> None:

@@ -67,7 +67,7 @@ def report(
     if not chosen:
         raise NotFoundError("there is nothing to report")
     _require_writable(output, chosen)
-    reactions = read_reactions("--diff", sums or [])
+    reactions = read_reactions("--diff", sums or [], chosen)
     energies = make_energies(chosen)
     differences = add_up("--diff", reactions, energies, unbalanced=unbalanced)
     write_output(output, render(_content(energies, differences)))

@@ -1,6 +1,5 @@
 """From finished runs to energies: aggregate."""
 
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +21,12 @@ from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
 from vmcjob.cli.geometries import document_of, paths_of, show_paths
-from vmcjob.cli.hints import after_energies, curve_of, suggest, where_runs_are
+from vmcjob.cli.hints import after_energies, curve_of, resume_rows, suggest, where_runs_are
 from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
-from vmcjob.cli.screen import is_terminal, put, put_json, put_table, say
+from vmcjob.cli.screen import n_columns, put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
-from vmcjob.cli.text import count
+from vmcjob.cli.text import GAP, count, wrap
 from vmcjob.cli.usage import RunUse, read_use, show_use
 from vmcjob.errors import IncompleteError, NotFoundError, UsageError
 from vmcjob.results.units import EnergyUnit
@@ -121,14 +120,15 @@ def aggregate(
     Ends with exit code 3 when a run had to be left out or an energy is not converged.
     """
     _require_one_output(output, options, as_json)
-    reactions = read_reactions("--diff", options.sums or [])
     chosen = select_runs(selectors, site, runs)
+    reactions = read_reactions("--diff", options.sums or [], chosen)
+    explained = [select_run(one, site, runs) for one in [options.explained] if one is not None]
     require_writable(output, chosen)
     paths = paths_of(chosen, options.xyz)
     energies = make_energies(chosen, options.by, options.processes, one_slope=options.one_slope)
     table, found, _ = energies
-    if options.explained is not None:
-        _explain(explain_row(select_run(options.explained, site, runs), energies), as_json)
+    if explained:
+        _explain(explain_row(*explained, energies), as_json)
         return
     differences = add_up("--diff", reactions, energies, unbalanced=options.unbalanced)
     measured = read_observations(table, found) if options.with_observables else []
@@ -160,7 +160,8 @@ def _end(energies: Energies, where: tuple[Sequence[str], str] | None) -> None:
     is_whole = not errors and not table.excluded and all(row.converged for row in table.rows)
     if where is not None:
         curve = curve_of([row.point for row in table.rows], *where)
-        suggest(*curve, *(after_energies(*where) if is_whole else ()))
+        better = resume_rows(table, *where)
+        suggest(*better, *curve, *(after_energies(*where) if is_whole else ()))
     if not is_whole:
         raise IncompleteError("\n".join([*map(str, errors), _summary(table)]))
 
@@ -210,13 +211,14 @@ def _show(table: "Table", unit: EnergyUnit, differences: "Sequence[Difference]")
     On a terminal, notes stand below in full: each names a command, which no width may cut off.
     """
     if table.rows:
-        has_width = is_terminal(sys.stdout)
+        width = n_columns()
         columns = table_columns(unit, table.rows)
-        kept = [one for one in columns if not (has_width and one.title == "note")]
+        kept = [one for one in columns if width is None or one.title != "note"]
         put_table(*make_table(kept, table.rows))
-        for row in table.rows if has_width else ():
-            if row.why:
-                put(f"{row.name}: {row.why}")
+        for row in table.rows:
+            if row.why and width is not None:  # a command for several rows stands below, once
+                why = row.why.rpartition("; vmcjob resume ")[0] if row.resume_with else row.why
+                put(wrap(f"{row.name}: {why}", width, len(GAP)))
     if differences:
         put("")
         put_table(*make_table(sum_columns(unit), differences))

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from vmcjob.cli.app import Command, app
-from vmcjob.cli.hints import suggest, where_runs_are
+from vmcjob.cli.hints import names_of, suggest, where_runs_are
 from vmcjob.cli.options import (
     AsJson,
     RunsRoot,
@@ -101,7 +101,7 @@ def cancel(
     stopped = [done.run.path.name for done in results if done.was_active]
     if stopped and not as_json:
         options = where_runs_are(site, runs)
-        suggest(f"status{options} {stopped[0]}", f"resume{options} {stopped[0]}")
+        suggest(f"status{options} {names_of(stopped)}", f"resume{options} {names_of(stopped)}")
 
 
 def _wait(runs: "list[RunDir]", is_waited: bool) -> "dict[RunDir, str]":

@@ -4,8 +4,9 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -15,16 +16,41 @@ from vmcjob.cli.choice import RowChoice
 from vmcjob.cli.columns import TableColumn, make_document, make_fixed_table, make_table
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.hints import after_status, suggest, where_runs_are
+from vmcjob.cli.newest import find_newer, say_replaced
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_runs
-from vmcjob.cli.screen import can_redraw, draw_table, is_terminal, put_drawn, put_json, say
-from vmcjob.cli.text import Cell, format_duration, format_energy, format_point, in_one_line
+from vmcjob.cli.screen import (
+    can_redraw,
+    draw_table,
+    is_terminal,
+    n_columns,
+    put_drawn,
+    put_json,
+    say,
+)
+from vmcjob.cli.text import (
+    GAP,
+    Cell,
+    count,
+    format_duration,
+    format_energy,
+    format_point,
+    in_one_line,
+    wrap,
+)
 from vmcjob.errors import UsageError, combine
 
 if TYPE_CHECKING:
     from vmcjob.errors import RunDirError
     from vmcjob.runs.status import RunStatus
 
+IsWatched = Annotated[
+    bool, typer.Option("--watch", "-w", help="Look again every 2 s until all have ended.")
+]
+IsTree = Annotated[
+    bool, typer.Option("--tree", help="Show each run below the one that it begins with.")
+]
 WATCH_S = 2.0
+MAX_NOTES = 4  # told in full below the table
 STATE_STYLES = {
     "RUNNING": "cyan",
     "FINISHED": "green",
@@ -49,6 +75,12 @@ def format_step(row: "RunStatus") -> str:
         return row.phase
     step = f"{row.step}/{row.n_steps}" if row.n_steps else ""
     return step if row.phase in (None, "done") else f"{row.phase} {step}"
+
+
+def _note(row: "RunStatus") -> str:
+    """Why a run waits or has ended, and which run has replaced it."""
+    newer = f"trained on in {row.replaced_by}" if row.replaced_by else ""
+    return "; ".join(filter(None, [row.message, newer]))
 
 
 def _acceptance(row: "RunStatus") -> str:
@@ -84,7 +116,7 @@ COLUMNS: "list[TableColumn[RunStatus]]" = [
         names=("heartbeat_age_s",),
     ),
     TableColumn(
-        "note", lambda row: Cell(row.message, "dim"), "note", dispensable=4, names=("message",)
+        "note", lambda row: Cell(_note(row), "dim"), "note", dispensable=4, names=("message",)
     ),
     TableColumn(names=("job_id",)),
 ]
@@ -98,12 +130,8 @@ def status(
     site: SiteProfile = None,
     runs: RunsRoot = None,
     as_json: AsJson = False,
-    watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Look again every 2 s until all have ended.")
-    ] = False,
-    tree: Annotated[
-        bool, typer.Option("--tree", help="Show each run below the one that it begins with.")
-    ] = False,
+    watch: IsWatched = False,
+    tree: IsTree = False,
 ) -> None:
     """Show how the runs are doing, one line each. Energies are in hartree."""
     from vmcjob.runs.ancestry import as_trees
@@ -115,24 +143,39 @@ def status(
     choice.require_known()
     jobs = Watch()
 
-    def look() -> "tuple[list[RunStatus], list[RunDirError]]":
+    def look() -> "tuple[list[RunStatus], dict[str, str], list[RunDirError]]":
         chosen = select_runs(selectors, site, runs)
         found, errors = rows(chosen, jobs.look(chosen))
-        return (as_trees if tree else list)(choice.of(found)), errors
+        found = choice.of(_mark_replaced(found, find_newer(chosen, selectors or ())))
+        if choice.is_all or tree or as_json:
+            return (as_trees if tree else list)(found), {}, errors
+        return *_hide_replaced(found), errors
 
-    found, errors = look()
+    found, hidden, errors = look()
     if watch:
         with _canvas(as_json) as draw:
             while any(row.state.is_active for row in found):
                 draw(found)
                 time.sleep(WATCH_S)
-                found, errors = look()
+                found, hidden, errors = look()
     _put_last(found, where := where_runs_are(site, runs), as_json=as_json, is_watched=watch)
+    say_replaced(hidden, "--all shows")
     if problems := [error for error in (jobs.error, *errors) if error is not None]:
         raise combine(problems)
     if not as_json:
         suggest(*after_status(found, where))
     choice.judge(found)
+
+
+def _mark_replaced(found: "list[RunStatus]", newer: Mapping[str, str]) -> "list[RunStatus]":
+    """The rows, of which each replaced one names the newer run."""
+    return [replace(row, replaced_by=newer.get(row.run_id)) for row in found]
+
+
+def _hide_replaced(found: "list[RunStatus]") -> "tuple[list[RunStatus], dict[str, str]]":
+    """The other rows, and the replaced runs with the newer runs."""
+    hidden = {row.run_id: row.replaced_by for row in found if row.replaced_by}
+    return [row for row in found if not row.replaced_by], hidden
 
 
 def _put_last(found: "list[RunStatus]", where: str, *, as_json: bool, is_watched: bool) -> None:
@@ -153,7 +196,10 @@ def draw_status(found: "list[RunStatus]") -> str:
 
 def _document(found: "list[RunStatus]") -> dict[str, Any]:  # a JSON document
     """The output of `status --json`."""
-    return {"schema_version": 1, "runs": [row_document(row) for row in found]}
+    return {
+        "schema_version": 1,
+        "runs": [row_document(row) | {"replaced_by": row.replaced_by} for row in found],
+    }
 
 
 def row_document(row: "RunStatus") -> dict[str, Any]:  # a JSON document
@@ -169,10 +215,18 @@ def _say_counts(found: "list[RunStatus]") -> None:
 
 
 def _say_cut(found: "list[RunStatus]", table: str, where: str) -> None:
-    """Say where a note is in full that the terminal has no room for."""
-    cut = [row.run.path.name for row in found if in_one_line(row.message).strip() not in table]
-    if cut and is_terminal(sys.stdout):
-        say(f"a note is cut: vmcjob show{where} {cut[0]}", "dim")
+    """Say in full the notes that the terminal has no room for: each may name a command."""
+    if (width := n_columns()) is None:
+        return
+    cut: dict[str, list[str]] = {}
+    for row in found:
+        if (note := in_one_line(_note(row)).strip()) not in table:
+            cut.setdefault(note, []).append(row.run.path.name)
+    for note, run_ids in list(cut.items())[:MAX_NOTES]:
+        more = f" and {len(run_ids) - 1} more" if run_ids[1:] else ""
+        say(wrap(f"{run_ids[0]}{more}: {note}", width, len(GAP)), "dim")
+    if left := list(cut.values())[MAX_NOTES:]:
+        say(f"{count(len(left), 'more note')}: vmcjob show{where} {left[0][0]}", "dim")
 
 
 @contextmanager

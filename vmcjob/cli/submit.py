@@ -1,6 +1,7 @@
 """From specs to runs: submit, resume what has stopped half-way, rerun what has ended."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +13,7 @@ from vmcjob.cli.changes import say_changes
 from vmcjob.cli.complete import complete_runs
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.longer import Extension, MoreTraining
+from vmcjob.cli.newest import find_newer
 from vmcjob.cli.options import SomeSelectors, SpecPaths, resolve_site, select_runs
 from vmcjob.cli.overrides import SpecChanges
 from vmcjob.cli.relax import go_along_paths, paths_among, relax
@@ -23,6 +25,7 @@ from vmcjob.errors import UsageError
 if TYPE_CHECKING:
     from vmcjob.plan import Plan
     from vmcjob.rundir import RunDir
+    from vmcjob.runs.status import RunStatus
 
 MoreSteps = Annotated[
     int | None,
@@ -78,12 +81,12 @@ def submit(
     """
     root = resolve_site(options.site, options.runs).runs
     _require_no_runs(specs, root, options.where)
+    chosen = select_runs(after, options.site, options.runs) if after else []
     plans = read_plans(specs, changes)
     for plan in plans:
         say_doubts(plan)
         say_changes(plan, root)
     if after:
-        chosen = select_runs(after, options.site, options.runs)
         plans = [_plan_after(plan, root, chosen) for plan in plans]
     if any(plan.relax for plan in plans):
         relax(plans, root, options)
@@ -136,7 +139,7 @@ def resume(
         MoreTraining(more_training) if more_training else Extension(more_steps, target_error)
     )
     chosen = _newest(chosen, selectors)
-    _require_finished(chosen)
+    _require_finished(chosen, options)
     submit_plans(plans_again(chosen, extension), options)
 
 
@@ -149,7 +152,7 @@ def rerun(selectors: SomeSelectors, options: CommandOptions) -> None:
     contain the specs. Runs that are queued or running are refused.
     """
     chosen = select_runs(selectors, options.site, options.runs)
-    _refuse_active(chosen)
+    _refuse_active(chosen, options)
     submit_plans(plans_again(chosen), options, is_restart=True)
 
 
@@ -163,13 +166,19 @@ def _plan_after(plan: "Plan", root: Path, chosen: "list[RunDir]") -> "Plan":
     return replace(plan, tasks=tuple(replace(task, after=after) for task in plan.tasks))
 
 
-def _refuse_active(chosen: "list[RunDir]") -> None:
-    """UsageError if something will still happen to one of the runs."""
+def _examine(chosen: "list[RunDir]", options: CommandOptions) -> "list[RunStatus]":
+    """The states of runs; SchedulerError without an answer, which a dry run does not wait for."""
     from vmcjob import scheduler
     from vmcjob.runs.status import examine
 
-    queue = scheduler.look(chosen)
-    rows = [examine(run, queue) for run in chosen]
+    with scheduler.hurried() if options.is_dry else nullcontext():
+        queue = scheduler.look(chosen)
+    return [examine(run, queue) for run in chosen]
+
+
+def _refuse_active(chosen: "list[RunDir]", options: CommandOptions) -> None:
+    """UsageError if something will still happen to one of the runs."""
+    rows = _examine(chosen, options)
     if active := [row for row in rows if row.state.is_active]:
         words = (f"{row.run_id}: {row.state.lower()}; cancel it first, or wait" for row in active)
         raise UsageError("\n".join(words))
@@ -180,31 +189,18 @@ def _newest(chosen: "list[RunDir]", selectors: Sequence[str]) -> "list[RunDir]":
 
     A run whose id is among the selectors stays, although another run has trained on from it.
     """
-    from vmcjob.analysis.energies import trained_from
-    from vmcjob.results.replaced import replaced_by
-    from vmcjob.spec import load_resolved
-
-    continues = {run.path.name: run.continues for run in chosen}
-    origins = {
-        run.path.name: trained_from(run, load_resolved(run.read_spec_text(), str(run.spec_path)))
-        for run in chosen
-    }
-    newer = replaced_by(continues, origins)
-    kept = {*map(str, continues.values()), *(Path(selector).name for selector in selectors)}
-    left = [run_id for run_id in newer if run_id not in kept]
-    for run_id in left:
+    newer = find_newer(chosen, selectors)
+    continued = {run.continues for run in chosen}
+    for run_id in (run_id for run_id in newer if run_id not in continued):
         say(f"left as it is: {run_id}  trained on in {newer[run_id]}", "dim")
-    gone = {*left, *continues.values()}
-    return [run for run in chosen if run.path.name not in gone]
+    return [run for run in chosen if run.path.name not in newer.keys() | continued]
 
 
-def _require_finished(chosen: "list[RunDir]") -> None:
+def _require_finished(chosen: "list[RunDir]", options: CommandOptions) -> None:
     """UsageError if one of the runs has steps left to do."""
-    from vmcjob import scheduler
-    from vmcjob.runs.status import State, examine
+    from vmcjob.runs.status import State
 
-    queue = scheduler.look(chosen)
-    rows = [examine(run, queue) for run in chosen]
+    rows = _examine(chosen, options)
     if unfinished := [row for row in rows if row.state is not State.FINISHED]:
         words = (
             "--more-steps, --more-training and --target-error are for finished runs: without them, "

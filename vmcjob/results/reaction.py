@@ -3,7 +3,7 @@
 import math
 import re
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 _SIGN = re.compile(r"\s+([+-])\s+")  # names may contain hyphens, but without spaces around them
@@ -37,12 +37,16 @@ class Reaction(NamedTuple):
         """The sum for independent energies; ReactionError for an unknown name."""
         unknown = [name for name in self.factors if name not in known]
         if unknown:
-            have = ", ".join(sorted(known)) or "none"
-            words = f"there is no energy of {', '.join(unknown)}; there are: {have}"
-            may_be_sum = any("-" in name for name in unknown)
-            raise ReactionError(f"{words}; a sum has {SPACES}" if may_be_sum else words)
+            raise ReactionError(describe_unknown(unknown, known))
         energy = math.fsum(factor * known[name].energy for name, factor in self.factors.items())
         return Measured(energy, math.hypot(*(f * known[n].error for n, f in self.factors.items())))
+
+
+def describe_unknown(unknown: Sequence[str], known: Iterable[str]) -> str:
+    """The sentence about names without an energy."""
+    have = ", ".join(sorted(known)) or "none"
+    words = f"there is no energy of {', '.join(unknown)}; there are: {have}"
+    return f"{words}; a sum has {SPACES}" if any("-" in name for name in unknown) else words
 
 
 def imbalance(reaction: Reaction, compositions: Mapping[str, Mapping[str, int]]) -> str:

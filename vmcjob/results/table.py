@@ -18,7 +18,7 @@ from vmcjob.results.provenance import summarize
 from vmcjob.results.replaced import replaced_by
 from vmcjob.results.units import format_energy
 from vmcjob.stats import Estimate, pool
-from vmcjob.verdict.judgement import CONVERGED, by_run, explain, verdict_of
+from vmcjob.verdict.judgement import CONVERGED, by_run, explain, resume_options, verdict_of
 from vmcjob.verdict.pooled import judge_together
 
 if TYPE_CHECKING:
@@ -41,7 +41,8 @@ NOT_IN_CSV = {
     "point",
     "provenance",
     "science_sha256",
-}  # fields of a row; `why` has the findings
+    "resume_with",
+}  # fields of a row; `why` has the findings and the command
 
 
 @dataclass(frozen=True)
@@ -83,6 +84,7 @@ class Row:
     hartree_fock_basis: str | None
     bond_force: float | None  # −dE/dR of two nuclei, hartree/bohr; None without forces
     bond_force_error: float | None
+    resume_with: str  # options of `resume` that help, like "--more-steps 1000"; else empty
 
 
 class Exclusion(NamedTuple):
@@ -249,6 +251,7 @@ def _verdict(group: Sequence[Evaluated], pooled: Estimate) -> dict[str, Any]:
         "verdict": verdict,
         "converged": verdict == CONVERGED,
         "why": explain(pooled, judged, seeds, [item.run.run_id for item in group], together),
+        "resume_with": resume_options(pooled, judged, together),
         "findings": (*by_run(seeds, [one.findings for one in judged]), *together.findings),
         "unsettled": (*by_run(seeds, [one.unsettled for one in judged]), *together.unsettled),
     }

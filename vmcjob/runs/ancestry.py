@@ -7,6 +7,7 @@ from vmcjob.document import Document
 from vmcjob.errors import VmcJobError
 from vmcjob.rundir import RunDir
 from vmcjob.runs.status import RunStatus
+from vmcjob.spec import JobSpec, load_resolved
 
 BRANCH, LAST, BAR, GAP = "├─ ", "└─ ", "│  ", "   "
 
@@ -22,6 +23,39 @@ def parent_of(run: RunDir) -> str | None:
         return origin
     submission = run.read_submission()
     return next(iter((submission.waits_for if submission else None) or ()), None)
+
+
+def trained_from(run: RunDir, spec: JobSpec) -> str | None:
+    """The run of the same name, point and system that a run has trained on from, if any.
+
+    A run without training steps takes no run's place.
+    """
+    origin = spec.train.start_from
+    if origin is None or not spec.train.steps:
+        return None
+    other = run.beside(origin)
+    try:
+        records = run.read_record(), other.read_record()
+        if len({(one.name, repr(sorted(one.point.items()))) for one in records}) > 1:
+            return None
+        before = load_resolved(other.read_spec_text(), str(other.spec_path))
+    except VmcJobError:
+        return None
+    is_same = replace(before.system, reference=None) == replace(spec.system, reference=None)
+    return origin if is_same else None
+
+
+def find_origin(run: RunDir) -> str | None:
+    """The run that a run has trained on from, if any and if its files are readable.
+
+    Most runs begin on their own, so their specs are not parsed.
+    """
+    try:
+        text = run.read_spec_text()
+        spec = load_resolved(text, str(run.spec_path)) if "start_from" in text else None
+    except VmcJobError:
+        return None
+    return spec and trained_from(run, spec)
 
 
 def as_trees(rows: Sequence[RunStatus]) -> list[RunStatus]:

@@ -99,6 +99,7 @@ class RunStatus:
     eta_s: float | None
     heartbeat_age_s: float | None
     job_id: str | None
+    replaced_by: str | None = None  # the run that has trained on from it, where that was asked
 
 
 @dataclass(frozen=True)

@@ -176,10 +176,8 @@ def explain(
     doubts = [pooled.why] if pooled.why else []
     notes = _notes(seeds, found)
     why = "; ".join([*reasons, *together.findings, *together.unsettled, *doubts, *notes])
-    verdict = verdict_of(pooled, found, together)
-    if verdict == CONVERGED:
-        return why
-    return f"{why}; {_advice(verdict, pooled, found, runs, together)}"
+    is_good = verdict_of(pooled, found, together) == CONVERGED
+    return why if is_good else f"{why}; {_advice(pooled, found, runs, together)}"
 
 
 def _notes(seeds: Sequence[int], found: Sequence[Judgement]) -> Iterator[str]:
@@ -196,30 +194,53 @@ def by_run(seeds: Sequence[int], sentences: Sequence[Sequence[str]]) -> Iterator
             yield words if len(seeds) == 1 else f"seed {seed}: {words}"
 
 
-def _advice(
-    verdict: str,
-    pooled: Estimate,
-    found: Sequence[Judgement],
-    runs: Sequence[str],
-    together: Together,
-) -> str:
-    """A command that helps against the first of the reasons."""
-    names = " ".join(runs[:MAX_NAMED])
-    longer = f"--more-training {max(MIN_TRAINING, *(one.n_train for one in found))}"
+def resume_options(pooled: Estimate, found: Sequence[Judgement], together: Together = ALONE) -> str:
+    """The options with which `vmcjob resume` makes an energy better, like "--more-steps 1000".
+
+    They are for all runs. Empty for a converged energy, and where another command helps.
+    """
+    verdict = verdict_of(pooled, found, together)
+    longer = _longer(found)
+    if verdict == CONVERGED:
+        return ""
     if verdict == SUSPECT:
-        if together.has_other_spin or any(one.spin.finding for one in found):
-            return "vmcjob keys pretrain shows other starts, whose state may have the right spin"
-        if any("its training" in words for one in found for words in one.findings):
-            return f"vmcjob resume {names} {longer} trains on"
-        return f"vmcjob plot {runs[0]} shows where"
+        is_short = any("its training" in words for one in found for words in one.findings)
+        return longer if is_short and not _has_other_spin(found, together) else ""
     if verdict == UNSETTLED or any(one.unsettled for one in [*found, together]):
-        return f"vmcjob resume {names} {longer} trains on"
-    if pooled.why.startswith(DISAGREE) and not any(one.doubts for one in found):
-        return f"vmcjob resume {_highest(found, runs)} {longer} trains the highest on"
+        return longer
+    if _disagree(pooled, found):
+        return ""
     n = pooled.n // max(1, len(found))
     missing = MIN_INDEPENDENT / max(1.0, pooled.n_eff) - 1.0
-    more = max(n, int(np.ceil(1.2 * n * missing)))
-    return f"vmcjob resume {names} --more-steps {more} goes on"
+    return f"--more-steps {max(n, int(np.ceil(1.2 * n * missing)))}"
+
+
+def _advice(
+    pooled: Estimate, found: Sequence[Judgement], runs: Sequence[str], together: Together
+) -> str:
+    """A command that helps against the first of the reasons."""
+    if options := resume_options(pooled, found, together):
+        goes_on = "trains on" if "training" in options else "goes on"
+        return f"vmcjob resume {' '.join(runs[:MAX_NAMED])} {options} {goes_on}"
+    if verdict_of(pooled, found, together) == SUSPECT:
+        if _has_other_spin(found, together):
+            return "vmcjob keys pretrain shows other starts, whose state may have the right spin"
+        return f"vmcjob plot {runs[0]} shows where"
+    return f"vmcjob resume {_highest(found, runs)} {_longer(found)} trains the highest on"
+
+
+def _longer(found: Sequence[Judgement]) -> str:
+    """The option that trains runs on for as long again."""
+    return f"--more-training {max(MIN_TRAINING, *(one.n_train for one in found))}"
+
+
+def _has_other_spin(found: Sequence[Judgement], together: Together) -> bool:
+    return together.has_other_spin or any(bool(one.spin.finding) for one in found)
+
+
+def _disagree(pooled: Estimate, found: Sequence[Judgement]) -> bool:
+    """Whether the runs' energies differ, and nothing else is in doubt."""
+    return pooled.why.startswith(DISAGREE) and not any(one.doubts for one in found)
 
 
 def _highest(found: Sequence[Judgement], runs: Sequence[str]) -> str:
