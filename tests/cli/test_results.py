@@ -113,7 +113,10 @@ def test_a_narrow_terminal_cuts_no_note(shell: Shell) -> None:
     (row,) = json.loads(shell.run("aggregate", "--json").stdout)["rows"]
     assert code == 3
     assert len(row["why"]) > 80
-    assert f"h: {row['why']}\n" in shown
+    why, _, command = row["why"].rpartition("; ")
+    assert command == f"vmcjob resume h-0000000000 {row['resume_with']} trains on"
+    assert f"h: {why}\n" in shown
+    assert f"\n  vmcjob resume h-0000000000 {row['resume_with']}\x1b[0m\n" in shown
     assert "..." not in shown
 
 
