@@ -91,7 +91,8 @@ def test_rows_that_need_the_same_are_resumed_by_one_command() -> None:
 
     def told(rows: list[SimpleNamespace], *selectors: str, excluded: tuple[str, ...] = ()):
         left_out = [Exclusion(run_id, "failed") for run_id in excluded]
-        return list(resume_rows(SimpleNamespace(rows=rows, excluded=left_out), selectors, " -r"))
+        table = SimpleNamespace(rows=rows, excluded=left_out)
+        return list(resume_rows(table, selectors, " -r"))  # type: ignore[arg-type]
 
     assert told(alike) == told(alike, "lih") == [f"resume -r lih {train}"]
     by_ids = [f"resume -r {' '.join(ids)} {train}"]

@@ -128,7 +128,7 @@ def aggregate(
     energies = make_energies(chosen, options.by, options.processes, one_slope=options.one_slope)
     table, found, _ = energies
     if explained:
-        _explain(explain_row(*explained, energies), as_json)
+        _explain(explain_row(explained[0], energies), as_json)
         return
     differences = add_up("--diff", reactions, energies, unbalanced=options.unbalanced)
     measured = read_observations(table, found) if options.with_observables else []
