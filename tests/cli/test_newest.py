@@ -61,11 +61,22 @@ def test_status_hides_the_replaced_run_and_says_how_to_see_it(vmcjob) -> None:
         assert vmcjob("status", *selectors).stderr == ""
 
 
-def test_a_run_at_another_point_replaces_nothing(vmcjob, tmp_path: Path) -> None:
-    """A link of a chain starts from the run before, and both count."""
-    start = f'[train]\nstart_from = "{NEW}"\n'
-    make_run(tmp_path / "runs", OTHER, start, created=3.0, point={"R": 2.0})
-    assert ids(vmcjob("status")) == [NEW, OTHER]
+@pytest.mark.parametrize(
+    ("system", "training", "point", "shown"),
+    [
+        ("", "", {"R": 2.0}, [NEW, OTHER]),
+        ("charge = 1\nspin = 1\n", "", {"R": 1.4}, [NEW, OTHER]),
+        ("", "steps = 0\n", {"R": 1.4}, [NEW, OTHER]),
+        ("reference = -1.17\n", "", {"R": 1.4}, [OTHER]),
+    ],
+)
+def test_only_more_training_of_the_same_system_replaces_a_run(
+    vmcjob, tmp_path: Path, system: str, training: str, point: dict[str, float], shown: list[str]
+) -> None:
+    """A link of a chain, an ion and an evaluation start from a run too, and both count."""
+    tables = f'{system}[train]\nstart_from = "{NEW}"\n{training}'
+    make_run(tmp_path / "runs", OTHER, tables, created=3.0, point=point)
+    assert ids(vmcjob("status")) == shown
 
 
 def test_logs_and_show_take_the_newest(vmcjob, tmp_path: Path) -> None:

@@ -1,7 +1,8 @@
 """The parents of runs (the runs that they start from, continue or wait for), and their trees."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 from vmcjob.document import Document
 from vmcjob.errors import VmcJobError
@@ -35,8 +36,7 @@ def trained_from(run: RunDir, spec: JobSpec) -> str | None:
         return None
     other = run.beside(origin)
     try:
-        records = run.read_record(), other.read_record()
-        if len({(one.name, repr(sorted(one.point.items()))) for one in records}) > 1:
+        if not _is_alike(run, other):
             return None
         before = load_resolved(other.read_spec_text(), str(other.spec_path))
     except VmcJobError:
@@ -48,14 +48,35 @@ def trained_from(run: RunDir, spec: JobSpec) -> str | None:
 def find_origin(run: RunDir) -> str | None:
     """The run that a run has trained on from, if any and if its files are readable.
 
-    Most runs begin on their own, so their specs are not parsed.
+    The whole specs are read only where the two texts differ in the system: that takes longer.
     """
     try:
         text = run.read_spec_text()
-        spec = load_resolved(text, str(run.spec_path)) if "start_from" in text else None
+        tables = Document.parse(text, "").tables if "start_from" in text else {}
+        train = tables.get("train")
+        if not isinstance(train, dict) or not isinstance(origin := train.get("start_from"), str):
+            return None
+        if not _is_alike(run, other := run.beside(origin)):
+            return None
+        before = Document.parse(other.read_spec_text(), "").tables
+        if _nuclei(before) == _nuclei(tables) and train.get("steps"):
+            return origin
+        return trained_from(run, load_resolved(text, str(run.spec_path)))
     except VmcJobError:
         return None
-    return spec and trained_from(run, spec)
+
+
+def _is_alike(run: RunDir, other: RunDir) -> bool:
+    """Whether two runs have the same name and point."""
+    records = run.read_record(), other.read_record()
+    return len({(one.name, repr(sorted(one.point.items()))) for one in records}) == 1
+
+
+def _nuclei(tables: Mapping[str, Any]) -> dict[str, Any]:  # values as TOML has them
+    """The table of the system without the reference energy."""
+    system = tables.get("system")
+    known = system if isinstance(system, dict) else {}
+    return {key: value for key, value in known.items() if key != "reference"}
 
 
 def as_trees(rows: Sequence[RunStatus]) -> list[RunStatus]:
