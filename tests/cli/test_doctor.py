@@ -117,6 +117,28 @@ def test_a_container_is_tried_before_there_is_an_image(machine: Machine, text: s
     assert 'write options = ["--userns"] into [container] of the site profile' in found["found"]
 
 
+def test_the_next_command_is_that_of_the_tutorial(machine: Machine, monkeypatch) -> None:
+    """A new user went on to a spec, and had neither an image nor a look at a node."""
+    monkeypatch.setattr("vmcjob.cli.hints.is_terminal", lambda stream: True)
+
+    def hints(*options: str) -> list[str]:
+        lines = machine.doctor(*options).stderr.splitlines()
+        return [line.removeprefix("  vmcjob ") for line in lines if line.startswith("  vmcjob ")]
+
+    (machine.folder / "s.toml").write_text('[container]\nimage = "i.sif"\n')
+    (machine.folder / "i.sif").write_text("an image")
+    assert hints() == ["init --molecule H2O"]
+    for name, answer in (("sbatch", ""), ("sinfo", "gpu*|1|1|1|gpu:1|1"), ("sacctmgr", "host")):
+        machine.add(name, answer)
+    assert hints() == ["doctor --on-node", "init --molecule H2O"]
+    machine.add("apptainer", f"vmcjob {__version__}")
+    image = "image build --gpu ~/vmcjob.sif"
+    assert hints() == [image, "doctor --on-node", "init --molecule H2O"]
+    assert hints("--site", "s.toml") == ["doctor --on-node --site s.toml", "init --molecule H2O"]
+    machine.add("sinfo", "no answer", 1)
+    assert hints() == []  # first what has failed
+
+
 def test_a_gpu_that_jax_does_not_see_is_a_failure(machine: Machine, monkeypatch) -> None:
     """Runs would go on the CPU, a hundred times as slow, without a word."""
     machine.add("nvidia-smi", "GPU 0: NVIDIA H100 (UUID: GPU-1)")

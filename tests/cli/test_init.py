@@ -164,7 +164,10 @@ def test_a_profile_asks_for_memory_where_a_job_would_get_all_of_its_node(
         program.write_text(f"#!/bin/sh\n{text}")
         program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
-    assert run("init", "--cluster", "here").exit_code == 0
+    done = run("init", "--cluster", "here")
+    assert done.exit_code == 0
+    hints = done.stderr.partition("look through it, then\n")[2]
+    assert hints.startswith("\n  vmcjob image build --gpu ~/vmcjob.sif\n  vmcjob doctor --site ")
     site = load_site(folder / "here" / "site.toml", {"HOME": str(folder)})
     assert site.slurm.mem == mem
     assert site.container.options == ("--userns",)
