@@ -126,6 +126,15 @@ def test_seeds_that_disagree_are_said_to(make_run):
     assert f"vmcjob resume {row.run_ids[1]} --more-training " in row.why
 
 
+def test_seeds_that_differ_by_less_than_counts_agree(make_run):
+    """Sixteen ions of helium, exact to 1e-9 hartree, were "not yet" for errors of that size."""
+    random = np.random.default_rng(2)
+    energies = [-2.0 + 1e-7 * seed + 1e-8 * random.normal(size=N_EVALUATE) for seed in range(2)]
+    (row,) = make_table([make_run(k, energies=own) for k, own in enumerate(energies)]).rows
+    assert 5e-8 < row.error < 1e-6
+    assert "disagree" not in row.why
+
+
 def test_the_points_of_a_sweep_are_rows_in_the_order_of_the_sweep(make_run):
     """Numeric order, so that a curve can be read down the column: 2 before 10, unlike as text."""
     runs = [

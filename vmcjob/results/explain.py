@@ -21,6 +21,7 @@ from vmcjob.stats import (
     student_factor,
 )
 from vmcjob.store import RunStore
+from vmcjob.verdict.evidence import MIN_SHIFT
 
 Facts = Mapping[str, float | int | str | None]
 """Numbers by name; the names say the unit where it is not hartree."""
@@ -62,7 +63,7 @@ def trace_row(name: str, stores: Mapping[str, Path], verdict: str = "", why: str
     """
     runs = tuple(trace_run(run_id, path) for run_id, path in stores.items())
     estimates = [run.estimate for run in runs]
-    pooled = pool(estimates)
+    pooled = pool(estimates, negligible=MIN_SHIFT)
     why = why or pooled.why
     verdict = verdict or ("not yet" if why else "converged")
     return RowTrace(name, runs, _pooling(estimates), pooled, verdict, why)

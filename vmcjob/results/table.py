@@ -18,6 +18,7 @@ from vmcjob.results.provenance import summarize
 from vmcjob.results.replaced import replaced_by
 from vmcjob.results.units import format_energy
 from vmcjob.stats import Estimate, pool
+from vmcjob.verdict.evidence import MIN_SHIFT
 from vmcjob.verdict.judgement import CONVERGED, by_run, explain, resume_options, verdict_of
 from vmcjob.verdict.pooled import judge_together
 
@@ -214,7 +215,7 @@ def make_table(runs: Iterable[RunResult], attempts: Attempts = attempt_all) -> T
 def _row(group: Sequence[Evaluated]) -> Row:
     group = sorted(group, key=lambda item: item.run.seed)
     run = group[0].run
-    pooled = pool([item.energy for item in group])
+    pooled = pool([item.energy for item in group], negligible=MIN_SHIFT)
     weights = [item.energy.n for item in group]
     return Row(
         name=_label(run),

@@ -16,7 +16,7 @@ DISAGREE = "runs disagree beyond their errors"
 SMALLEST_MEAN = 1e-30
 
 
-def pool(estimates: Sequence[Estimate]) -> Estimate:
+def pool(estimates: Sequence[Estimate], negligible: float = 0.0) -> Estimate:
     """The common mean of independent estimates; its error includes the scatter between them.
 
     Runs may differ by more than their errors, because each ended at its own optimum. Then the
@@ -32,7 +32,7 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     chance.
 
     Every estimate needs a finite mean and error. The result is not converged if one of the
-    estimates is not, or if they differ too much.
+    estimates is not, or if they differ too much, by more than `negligible`.
     """
     if len(estimates) == 1:
         return estimates[0]
@@ -55,7 +55,7 @@ def pool(estimates: Sequence[Estimate]) -> Estimate:
     n = int(lengths.sum())
     n_eff = sum(item.n_eff for item in estimates)
     doubts = _doubts(estimates)
-    if _deviation_of_chi2(chi2, dof) > MAX_DEVIATION:
+    if _deviation_of_chi2(chi2, dof) > MAX_DEVIATION and np.ptp(mean) > negligible:
         doubts.append(f"{DISAGREE} (χ²/{dof} = {chi2 / dof:.1f})")
     return Estimate(
         mean=float((weight * mean).sum()),

@@ -18,9 +18,9 @@ of 14 steps and stretches of 20, 1 in 200."""
 MIN_RISE = 1e-3
 """In hartree: an evaluation that lies above by less is not worth a word."""
 MIN_SHIFT = 1e-4
-"""In hartree: walkers, or a single step, that shift the mean by less are not worth a word. A wave
-function that is all but exact has local energies so narrow that one walker near a node stands out.
-"""
+"""In hartree: walkers, or a single step, that shift the mean by less are not worth a word, and
+neither are seeds that differ by less. A wave function that is all but exact has local energies so
+narrow that one walker near a node stands out."""
 MAX_SHIFT = 0.5
 """Error bars by which walkers that stay apart, or a single step, may shift the mean."""
 MAX_ERROR_RATIO = 3.0
