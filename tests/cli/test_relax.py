@@ -2,6 +2,7 @@
 
 import json
 import pickle
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +14,11 @@ from tests.relaxation.fake import MINIMUM, finish
 from tests.relaxation.test_path import SPEC
 from tests.runs import end_everything, wait_until
 from tests.scheduler import slurm_programs
+from vmcjob.cli.geometries import known_paths
+from vmcjob.cli.relax import go_along_paths
+from vmcjob.cli.submission import CommandOptions
+from vmcjob.errors import VmcJobError
+from vmcjob.relaxation import path as of_path
 from vmcjob.relaxation.path import go_on
 from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.rundir.relaxations import Relaxation, find_relaxations
@@ -169,7 +175,91 @@ def test_of_two_paths_from_one_run_the_one_submitted_last_goes_on(relaxing: Shel
     finish(run.beside(second))
     done = relaxing.run("resume", second)
     assert (done.returncode, "submit the spec of this path again" in done.stderr) == (1, True)
+    for command in (["plot", "h2", "--path"], ["aggregate", "h2", "--xyz", "end.xyz"]):
+        done = relaxing.run(*command)
+        assert done.returncode != 2, done.stderr
+    assert f"run {other}, angstrom" in (relaxing.cwd / "end.xyz").read_text(), "the latest path"
+    done = relaxing.run("aggregate", second)
+    assert "2 geometries; replaced by another path from the same first run" in done.stdout
+    assert "the path goes on" not in done.stdout
     assert len(submitted(relaxing, *fixed)) == 1
+
+
+def test_a_path_that_is_replaced_while_its_next_geometry_is_sought_submits_no_run(
+    relaxing: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search takes minutes, so that the answer from before the search is outdated."""
+    (first,) = submitted(relaxing, "submit", "h2.toml")
+    finish(RunDir(relaxing.runs / first))
+    going = known_paths([RunDir(relaxing.runs / first)])
+
+    def slow_go_on(*args, **kwargs) -> Relaxation:
+        further = go_on(*args, **kwargs)
+        others.extend(submitted(relaxing, "submit", "h2.toml", "--set", "relax.fixed=[1]"))
+        return further
+
+    others: list[str] = []
+    act_in(relaxing, monkeypatch)
+    monkeypatch.setattr(of_path, "go_on", slow_go_on)
+    with pytest.raises(VmcJobError, match="another path from the same first run was submitted"):
+        go_along_paths(going, CommandOptions(runs=relaxing.runs))
+    assert {run.path.name for run in list_runs(relaxing.runs)} == {first, *others}
+    assert len(others) == 1
+
+
+def act_in(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give this process the environment of a shell."""
+    for name in ("HOME", "PATH", "PYTHONPATH"):
+        monkeypatch.setenv(name, shell.environment[name])
+    for name in ("VMCJOB_SITE", "VMCJOB_RUNS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def sequel_of(root: Path, job_id: int) -> tuple[str, ...]:
+    """The command that a job runs when its run has finished."""
+    (request,) = root.glob(f".slurm/*/{job_id}_submitted.pkl")
+    return pickle.loads(request.read_bytes()).function.sequel
+
+
+def test_only_a_submission_that_was_taken_replaces_a_path(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refused or a dry submission would end a path that is paid for.
+
+    The job of a replaced path must leave a note for `status`, without advice that fails.
+    """
+    (shell.cwd / "bin").mkdir()
+    slurm = slurm_programs.install(shell.cwd / "bin")
+    cluster = replace(shell, extra={"PATH": str(shell.cwd / "bin")})
+    (shell.cwd / "h2.toml").write_text(CLI_SPEC)
+    (first,) = submitted(cluster, "submit", "h2.toml")
+    finish(RunDir(shell.runs / first))
+    (second,) = submitted(cluster, "resume", first)
+    other = ("submit", "h2.toml", "--set", "relax.fixed=[1]")
+    refuse(slurm, is_refusing=True)
+    done = cluster.run(*other)
+    assert (done.returncode, "replaces the path" in done.stderr) == (5, False), done.stderr
+    refuse(slurm, is_refusing=False)
+    assert f"would replace the path to {second}, which" in cluster.run(*other, "-n").stderr
+    run = finish(RunDir(shell.runs / second))
+    act_in(cluster, monkeypatch)
+    end = EndOfJob(SlurmJob("8", "8", 0), 1.0, Inbox())
+    sequel = sequel_of(shell.runs, 8)
+    third = go_on(path_of(run), shell.runs).last.run_id
+    run.beside(third).path.mkdir()
+    (run.beside(third).path / "run.json").write_text("{")
+    run_sequel(run, sequel, end)
+    note = note_of(cluster, second)
+    assert f"{third}/run.json: damaged" in note, note
+    shutil.rmtree(run.beside(third).path)
+    assert f"replaces the path to {third}, which begins" in cluster.run(*other).stderr
+    run_sequel(run, sequel, end)
+    assert not run.beside(third).exists
+    note = note_of(cluster, second)
+    assert "its path was replaced by the path to" in note, note
+    assert "vmcjob resume" not in note
+    assert submitted(cluster, "submit", "h2.toml") == [third]
+    assert note_of(cluster, second) == ""
 
 
 def test_the_job_of_a_geometry_submits_the_job_of_the_next_one(
@@ -185,18 +275,14 @@ def test_the_job_of_a_geometry_submits_the_job_of_the_next_one(
     cluster = replace(shell, extra={"PATH": str(shell.cwd / "bin")})
     (shell.cwd / "h2.toml").write_text(CLI_SPEC)
     (first,) = submitted(cluster, "submit", "h2.toml", "--time=00:10:00", "--extra=hold")
-    (request,) = shell.runs.glob(".slurm/*/7_submitted.pkl")
-    sequel = pickle.loads(request.read_bytes()).function.sequel
+    sequel = sequel_of(shell.runs, 7)
     run = finish(RunDir(shell.runs / first))
     path = go_on(path_below(shell.runs), shell.runs)
     assert len(path.run_ids) == 2
     done = shell.run("resume", first)
     assert done.returncode == 5
     assert f"{first}: was a job of a cluster, and this host cannot submit jobs" in done.stderr
-    for name in ("HOME", "PATH", "PYTHONPATH"):
-        monkeypatch.setenv(name, cluster.environment[name])
-    for name in ("VMCJOB_SITE", "VMCJOB_RUNS"):
-        monkeypatch.delenv(name, raising=False)
+    act_in(cluster, monkeypatch)
     end = EndOfJob(SlurmJob("7", "7", 0), 1.0, Inbox())
     refuse(slurm, is_refusing=True)
     run_sequel(run, sequel, end)
@@ -236,6 +322,11 @@ def has_reached(root: Path, place: int, phase: Activity) -> bool:
 
 def path_below(root: Path) -> Relaxation:
     ((path,), _) = find_relaxations(root, [run.path.name for run in list_runs(root)])
+    return path
+
+
+def path_of(run: RunDir) -> Relaxation:
+    ((path, _),) = known_paths([run])
     return path
 
 

@@ -27,6 +27,13 @@ class GeometryRow(NamedTuple):
     geometry: "Geometry"
 
 
+class ShownPath(NamedTuple):
+    """A path, and whether another path from the same first run goes on instead."""
+
+    path: "Relaxation"
+    is_replaced: bool = False
+
+
 def _largest(row: GeometryRow) -> str:
     from vmcjob.relaxation.path import largest_force
 
@@ -66,33 +73,49 @@ def known_paths(chosen: "Sequence[RunDir]") -> "list[tuple[Relaxation, Path]]":
     return found
 
 
-def paths_of(chosen: "Sequence[RunDir]", xyz: Path | None = None) -> "list[Relaxation]":
+def latest_of(found: "list[tuple[Relaxation, Path]]") -> "list[tuple[Relaxation, Path]]":
+    """The paths that no other path has replaced; all paths if there is no such path."""
+    from vmcjob.rundir.relaxations import replacement
+
+    return [one for one in found if replacement(*one) is None] or found
+
+
+def paths_of(chosen: "Sequence[RunDir]", xyz: Path | None = None) -> list[ShownPath]:
     """The paths that some runs belong to.
 
     With a file, the last geometry of the only path is written there.
     """
-    found = [path for path, _ in known_paths(chosen)]
+    found = known_paths(chosen)
     if xyz is not None:
-        _write_xyz(xyz, _the_only_one(found, "--xyz writes the geometry of"), chosen)
-    return found
+        _write_xyz(xyz, _the_only_one(found, "--xyz writes the geometry of").path, chosen)
+    return [_shown(*one) for one in found]
 
 
-def the_only_path(chosen: "Sequence[RunDir]", purpose: str) -> "Relaxation":
-    """The only path that some runs belong to; UsageError unless there is one.
+def the_only_path(chosen: "Sequence[RunDir]", purpose: str) -> ShownPath:
+    """The only path that some runs belong to, or the latest of the paths from one first run.
+
+    UsageError unless there is one.
 
     Args:
         chosen: the runs.
         purpose: an option and its verb, for the error.
     """
-    return _the_only_one([path for path, _ in known_paths(chosen)], purpose)
+    return _the_only_one(known_paths(chosen), purpose)
 
 
-def _the_only_one(paths: "Sequence[Relaxation]", purpose: str) -> "Relaxation":
+def _the_only_one(found: "list[tuple[Relaxation, Path]]", purpose: str) -> ShownPath:
+    paths = latest_of(found)
     if len(paths) != 1:
-        names = ", ".join(path.name for path in paths) or "none"
+        names = ", ".join(path.name for path, _ in paths) or "none"
         advice = "name a run of one" if paths else "only a spec with a table [relax] makes one"
         raise UsageError(f"{purpose} one relaxation, and here is {names}; {advice}")
-    return paths[0]
+    return _shown(*paths[0])
+
+
+def _shown(path: "Relaxation", root: Path) -> ShownPath:
+    from vmcjob.rundir.relaxations import replacement
+
+    return ShownPath(path, replacement(path, root) is not None)
 
 
 def draw_relaxation(path: "Relaxation") -> "Figure":
@@ -117,12 +140,14 @@ def say_geometry(path: "Relaxation", n_told: int) -> int:
     return len(done)
 
 
-def ending_in_words(path: "Relaxation") -> str:
+def ending_in_words(path: "Relaxation", is_replaced: bool = False) -> str:
     """Why the path goes no further, or that it does."""
     from vmcjob.relaxation.path import CERTAIN, Ending, ending, largest_force
 
     number = count(len(path.geometries), "geometry").replace("geometrys", "geometries")
     why, found = ending(path), path.last.found
+    if (why is None or found is None) and is_replaced:
+        return f"{number}; replaced by another path from the same first run, submitted later"
     if why is None or found is None:
         return f"{number} so far; the path goes on"
     force = f"the largest force, {format_energy(*largest_force(found))} hartree/bohr,"
@@ -156,17 +181,17 @@ def _in_angstrom(position: tuple[float, float, float]) -> str:
     return " ".join(f"{x / BOHR_PER_ANGSTROM:15.9f}" for x in position)
 
 
-def show_paths(paths: "Sequence[Relaxation]") -> None:
+def show_paths(paths: Sequence[ShownPath]) -> None:
     """Print paths below a table."""
-    for path in paths:
+    for one in paths:
         put("")
-        show_relaxation(path)
+        show_relaxation(*one)
 
 
-def show_relaxation(path: "Relaxation") -> None:
+def show_relaxation(path: "Relaxation", is_replaced: bool = False) -> None:
     """Print the path and the distances and angles at its end."""
     put_table(*make_table(COLUMNS, [GeometryRow(*one) for one in enumerate(path.geometries)]))
-    put(f"{path.name}: {ending_in_words(path)}")
+    put(f"{path.name}: {ending_in_words(path, is_replaced)}")
     found = next((one.found for one in reversed(path.geometries) if one.found is not None), None)
     for words in _doubts(found) if found else ():
         put(f"{path.name}: {words}")
@@ -201,7 +226,7 @@ def _in_words(path: "Relaxation", one: "Internal") -> str:
     return f"{named}  {bohr} bohr = {angstrom} angstrom"
 
 
-def document_of(path: "Relaxation") -> dict[str, Any]:
+def document_of(path: "Relaxation", is_replaced: bool = False) -> dict[str, Any]:
     """A path as JSON."""
     from dataclasses import asdict
 
@@ -211,6 +236,7 @@ def document_of(path: "Relaxation") -> dict[str, Any]:
     return {
         "name": path.name,
         "ending": why and why.value,
+        "is_replaced": is_replaced,
         "symbols": list(path.symbols),
         "fixed": list(path.fixed),
         "geometries": [asdict(one) for one in path.geometries],

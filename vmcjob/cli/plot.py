@@ -143,9 +143,9 @@ def _plot_path(chosen: "Sequence[RunDir]", file: Path) -> None:
     from vmcjob.cli.geometries import draw_relaxation, ending_in_words, the_only_path
     from vmcjob.plot import render
 
-    path = the_only_path(chosen, "--path draws")
+    path, is_replaced = the_only_path(chosen, "--path draws")
     write_output(file, render(draw_relaxation(path), file))
-    put(f"{path.name}: {ending_in_words(path)}")
+    put(f"{path.name}: {ending_in_words(path, is_replaced)}")
 
 
 def _plot_comparison(chosen: "Sequence[RunDir]", path: Path) -> None:

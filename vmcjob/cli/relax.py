@@ -3,11 +3,11 @@
 import os
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmcjob.cli.geometries import known_paths, say_geometry, show_relaxation
+from vmcjob.cli.geometries import known_paths, latest_of, say_geometry, show_relaxation
 from vmcjob.cli.options import resolve_site
 from vmcjob.cli.screen import put_json, say
 from vmcjob.cli.submission import CommandOptions, look_after, start_plans
@@ -61,7 +61,7 @@ def paths_among(
     found = known_paths(chosen)
     known = {root / run_id for path, root in found for run_id in path.run_ids}
     others = [run for run in chosen if run.path.absolute() not in known]
-    current = [one for one in found if not _is_replaced(*one)] or found
+    current = latest_of(found)
     going = [(path, root) for path, root in current if ending(path) is None]
     return (current if not going and not others else going), others
 
@@ -86,8 +86,6 @@ def _go_along(
 
     if options.as_json and options.is_followed:
         raise UsageError("--json shows one submission, and --follow makes several; choose one")
-    if first is not None:
-        _say_replaced(path, root)
     n_told = 0
     while True:
         _require_latest(path, root, options)
@@ -117,10 +115,12 @@ def _start_next(
 
     _require_cluster(path, root, options)
     plans = {root: [plan_of(path, root, first)]}
-    with _deaf_to_termination(options):
+    turn = nullcontext() if options.is_dry else path.turn(root)
+    with turn, _deaf_to_termination(options):
+        _require_latest(path, root, options)  # looking for the geometry may have taken minutes
         receipt, refusals = start_plans(plans, options, sequel=_sequel(path, root, options))
         if not refusals and not any(item.error for item in receipt.skipped):
-            _forget_sequels(path, root, options)
+            _take_over(path, root, options)
     look_after(receipt, options)
     if refusals:
         raise combine(refusals)
@@ -136,28 +136,54 @@ def _say_further(path: "Relaxation", root: Path, options: CommandOptions) -> Non
     say(f"{place}; when its run has finished, {again}", "dim")
 
 
-def _is_replaced(path: "Relaxation", root: Path) -> bool:
-    """Whether a path from the same first run was submitted later."""
-    from vmcjob.rundir.relaxations import paths_beside
-
-    return any(one.submitted_at > path.submitted_at for one in paths_beside(path, root))
-
-
 def _require_latest(path: "Relaxation", root: Path, options: CommandOptions) -> None:
     """RunDirError if another path from the same first run was submitted later: that one goes on."""
-    if _is_replaced(path, root):
-        _forget_sequels(path, root, options)
-        raise RunDirError(f"{path.last.run_id}: {REPLACED}")
-
-
-def _say_replaced(path: "Relaxation", root: Path) -> None:
-    """Name the paths that end because this one is submitted now."""
     from vmcjob.relaxation.path import ending
-    from vmcjob.rundir.relaxations import paths_beside
+    from vmcjob.rundir.relaxations import replacement
 
-    for other in paths_beside(path, root):
+    if (other := replacement(path, root)) is not None:
+        if not options.is_dry and ending(path) is None:
+            _note_replaced(path, root, other)
+        raise RunDirError(f"{_existing(path, root)[-1].path.name}: {REPLACED}")
+
+
+def _existing(path: "Relaxation", root: Path) -> "list[RunDir]":
+    """The runs of a path that exist, the first run in any case."""
+    from vmcjob.rundir import RunDir
+
+    first, *others = (RunDir(root / run_id) for run_id in path.run_ids)
+    return [first, *(run for run in others if run.exists)]
+
+
+def _take_over(path: "Relaxation", root: Path, options: CommandOptions) -> None:
+    """Record that a run of the path was taken, and name the paths that end because of the run."""
+    from vmcjob.relaxation.path import ending, record_submission
+    from vmcjob.rundir.relaxations import paths_beside, replacement
+
+    going = [one for one in paths_beside(path, root) if replacement(one, root) is None]
+    if not options.is_dry:
+        record_submission(path, root)
+    _forget_sequels(path, root, options)
+    verb = "would replace" if options.is_dry else "replaces"
+    for other in going:
         if ending(other) is None:
-            say(f"replaces the path to {other.last.run_id}, which begins with the same run")
+            if not options.is_dry:
+                _note_replaced(other, root, path)
+            say(f"{verb} the path to {other.last.run_id}, which begins with the same run")
+
+
+def _note_replaced(path: "Relaxation", root: Path, other: "Relaxation") -> None:
+    """Have `status` tell beside the last run of a path that another path goes on.
+
+    The first run also belongs to the path that goes on, so it gets no such note.
+    """
+    from vmcjob.rundir import Sequel
+
+    _, *runs = _existing(path, root)
+    for run in runs[:-1]:
+        run.clear_sequel()
+    for run in runs[-1:]:
+        run.write_sequel(Sequel(replaced_by=other.last.run_id))
 
 
 def _forget_sequels(path: "Relaxation", root: Path, options: CommandOptions) -> None:

@@ -20,7 +20,7 @@ from vmcjob.cli.energies import (
 from vmcjob.cli.energytable import sum_columns, table_columns
 from vmcjob.cli.expand import expand_options
 from vmcjob.cli.explain import explain_row, explanation_document, explanation_text
-from vmcjob.cli.geometries import document_of, paths_of, show_paths
+from vmcjob.cli.geometries import ShownPath, document_of, paths_of, show_paths
 from vmcjob.cli.hints import after_energies, curve_of, resume_rows, suggest, where_runs_are
 from vmcjob.cli.observables import read_observations, show_observations
 from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
@@ -35,7 +35,6 @@ if TYPE_CHECKING:
     from vmcjob.results.explain import RowTrace
     from vmcjob.results.observed import Observation
     from vmcjob.results.table import Table
-    from vmcjob.rundir.relaxations import Relaxation
 
 Unit = Annotated[
     EnergyUnit, typer.Option("--unit", help="Of the table shown; JSON and CSV stay in hartree.")
@@ -171,7 +170,7 @@ def _further(
     differences: "Sequence[Difference]",
     measured: "Sequence[Observation]",
     use: Sequence[RunUse],
-    paths: "Sequence[Relaxation]",
+    paths: Sequence[ShownPath],
 ) -> dict[str, Any]:  # a JSON document
     """The parts of the JSON document that options ask for, and relaxations if there are some."""
     more: dict[str, Any] = {"differences": differences} if options.sums else {}
@@ -180,7 +179,7 @@ def _further(
     if options.with_use:
         more["usage"] = [one.to_json() for one in use]
     if paths:
-        more["relaxations"] = [document_of(path) for path in paths]
+        more["relaxations"] = [document_of(*one) for one in paths]
     return more
 
 

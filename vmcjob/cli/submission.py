@@ -179,7 +179,7 @@ def look_after(receipt: "Receipt", options: CommandOptions) -> None:
         say(words)
     if options.is_followed and not options.is_dry:
         _follow(receipt, options.where, options.as_json)
-    elif not options.as_json:
+    elif not options.as_json and not errors:  # the last line is the error
         _hint(receipt, options)
     if errors:
         raise typer.Exit(combine(errors).exit_code)

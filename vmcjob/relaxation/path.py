@@ -18,7 +18,15 @@ from vmcjob.relaxation.hessian import hartree_fock_hessian
 from vmcjob.relaxation.internals import gradient, internals_of, value
 from vmcjob.relaxation.modes import modes_of, trust_radius
 from vmcjob.rundir import RunDir
-from vmcjob.rundir.relaxations import Found, Geometry, Internal, Relaxation, Vectors, paths_beside
+from vmcjob.rundir.relaxations import (
+    NEVER,
+    Found,
+    Geometry,
+    Internal,
+    Relaxation,
+    Vectors,
+    paths_beside,
+)
 from vmcjob.spec import Relax, dump_spec, load_resolved
 from vmcjob.stats import estimate
 from vmcjob.store import RunStore
@@ -56,11 +64,25 @@ def begin(task: Task, source: str, relax: Relax, root: Path) -> Relaxation:
         max_steps=relax.max_steps,
         geometries=(Geometry(run_id=task.run_id, positions=positions),),
     )
-    # Clocks of hosts differ, and a path that is submitted now is the latest.
-    earlier = max((one.submitted_at for one in paths_beside(fresh, root)), default=0.0)
-    fresh = replace(fresh, submitted_at=max(time.time(), earlier + 1.0))
+    fresh = replace(fresh, submitted_at=_latest_time(fresh, root))
     known = fresh.recorded(root)
     return fresh if known is None else replace(fresh, geometries=known.geometries)
+
+
+def _latest_time(path: Relaxation, root: Path) -> float:
+    """Now, or later: after the times of the paths beside this one. Clocks of hosts differ."""
+    earlier = max((one.submitted_at for one in paths_beside(path, root)), default=0.0)
+    return max(time.time(), earlier + 1.0)
+
+
+def record_submission(path: Relaxation, root: Path) -> None:
+    """Write that a run of the path was taken, so that the path replaces the paths beside it."""
+    with path.lock(root):
+        known = path.recorded(root) or path
+        at = max(path.submitted_at, known.submitted_at)
+        at = _latest_time(path, root) if at == NEVER else at
+        if at != known.submitted_at:
+            replace(known, submitted_at=at).write(root)
 
 
 def go_on(path: Relaxation, root: Path, is_new: bool = False) -> Relaxation:
@@ -68,12 +90,17 @@ def go_on(path: Relaxation, root: Path, is_new: bool = False) -> Relaxation:
 
     A job and a user may extend the same path at the same time. The first one decides where the
     next geometry is, because another machine may round differently. Tolerance and number of steps
-    are those of the file, or those of `path` if it is new: if its spec was read just now.
+    are those of the file, or those of `path` if it is new: if its spec was read just now. The file
+    of a new path keeps the earlier time of submission, until a run is taken (`record_submission`).
     """
     with path.lock(root):
-        known = path.recorded(root) or path
-        further = advance(replace(path, geometries=known.geometries) if is_new else known, root)
-        further.write(root)
+        known = path.recorded(root)
+        if is_new:
+            further = advance(replace(path, geometries=(known or path).geometries), root)
+            replace(further, submitted_at=known.submitted_at if known else NEVER).write(root)
+        else:
+            further = advance(known or path, root)
+            further.write(root)
     return further
 
 

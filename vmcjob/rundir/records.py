@@ -196,6 +196,7 @@ class Sequel:
     """sequel.json: the job of this finished run was to submit the next run, and has not yet."""
 
     why: str = ""  # the reason; empty while the command is at work, or if it was killed
+    replaced_by: str = ""  # last run of another path from the same first run, which goes on instead
     time: float = field(default_factory=time.time)
 
 

@@ -20,6 +20,8 @@ from vmcjob.rundir.lock import lock
 FOLDER = ".relaxations"
 SCHEMA_VERSION = 1
 PATIENCE_S = 600.0  # of a process that waits for another one's Hessian
+NEVER = -1.0
+"""When a path was submitted of which no run was taken; files of earlier versions say 0."""
 Vectors = tuple[tuple[float, float, float], ...]
 """A vector of each nucleus."""
 
@@ -71,7 +73,7 @@ class Relaxation:
     force_tolerance: float  # hartree/bohr
     max_steps: int
     geometries: tuple[Geometry, ...]
-    submitted_at: float = field(default=0.0, compare=False)  # when its spec was submitted last
+    submitted_at: float = field(default=0.0, compare=False)  # the last time that its spec was taken
 
     @property
     def run_ids(self) -> tuple[str, ...]:
@@ -110,6 +112,16 @@ class Relaxation:
             refresh(file.parent)  # another host may have written just now
             yield
 
+    @contextmanager
+    def turn(self, root: Path) -> Iterator[None]:
+        """Hold all paths from the same first run while a run is submitted; others wait."""
+        folder = self.file(root).parent
+        _make_folder(folder)
+        words = f"{self.name}: a run of its path is being submitted"
+        with lock(folder / f"{self.run_ids[0]}.submission.lock", words, PATIENCE_S):
+            refresh(folder)  # another host may have submitted just now
+            yield
+
     def recorded(self, root: Path) -> "Relaxation | None":
         """Return the same path with the geometries of its file; None without a file."""
         return _read(self.file(root))
@@ -120,6 +132,16 @@ def paths_beside(path: Relaxation, root: Path) -> list[Relaxation]:
     found, _ = find_relaxations(root, path.run_ids[:1])
     same_start = (one for one in found if one.run_ids[0] == path.run_ids[0])
     return [one for one in same_start if one.file(root) != path.file(root)]
+
+
+def replacement(path: Relaxation, root: Path) -> Relaxation | None:
+    """The path from the same first run that was submitted last; None if it is this path."""
+
+    def rank(one: Relaxation) -> tuple[float, str]:
+        return one.submitted_at, one.file(root).name
+
+    latest = max([path, *paths_beside(path, root)], key=rank)
+    return None if latest is path else latest
 
 
 def find_relaxations(

@@ -14,6 +14,7 @@ from vmcjob.rundir import (
     Heartbeat,
     Outcome,
     RunDir,
+    Sequel,
     is_disk_full,
 )
 from vmcjob.runs.observation import heard_of_s, observe, silence_s
@@ -69,6 +70,10 @@ NEVER_STARTED = (
 )
 NOT_FOLLOWED = "the next run of its path was not submitted: {}; vmcjob resume {} goes on"
 MAY_FOLLOW = "its job submits the next run of its path; if none appears, vmcjob resume {} goes on"
+REPLACED = (
+    "its path was replaced by the path to {}, which begins with the same run; submit the spec of "
+    "this path again to go on along it"
+)
 ITS_TURN = "waits for its turn on this machine"
 OTHERS_FIRST = f"{SHORT_OF_MEMORY} when the other runs of its job have ended"
 NOBODY_WAITS = (
@@ -234,8 +239,7 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     if state is State.FINISHED and (damage := run.damage):
         return damage
     if state is State.FINISHED and (sequel := run.read_sequel()):
-        name = run.path.name
-        return NOT_FOLLOWED.format(sequel.why, name) if sequel.why else MAY_FOLLOW.format(name)
+        return _explain_sequel(sequel, run.path.name)
     if state is State.FINISHED and run.is_trained_only:
         return TRAINED_ONLY
     if state is State.STOPPING and job is not None and job.stage is Stage.ENDED:
@@ -243,6 +247,13 @@ def _explain(run: RunDir, state: State, seen: Observation) -> str:
     is_failed = outcome is not None and outcome.outcome is Outcome.FAILED
     is_told = not state.is_active or (state is State.STOPPING and is_failed)
     return outcome.message if outcome and is_told else ""
+
+
+def _explain_sequel(sequel: Sequel, name: str) -> str:
+    """Why no run of a path follows a finished run so far."""
+    if sequel.replaced_by:
+        return REPLACED.format(sequel.replaced_by)
+    return NOT_FOLLOWED.format(sequel.why, name) if sequel.why else MAY_FOLLOW.format(name)
 
 
 def _explain_doubt(seen: Observation) -> str:

@@ -67,7 +67,8 @@ def run_sequel(run: RunDir, command: Sequence[str], end: Limit) -> None:
     with suppress(RunDirError):
         if not why:
             run.clear_sequel()
-        elif run.read_sequel() is not None:  # else the command says that the path has ended
+        elif (left := run.read_sequel()) is not None and not left.replaced_by:
+            # Without a record, the command says that the path has ended.
             say(f"the next run was not submitted: {why}")
             run.write_sequel(Sequel(why=why))
 
