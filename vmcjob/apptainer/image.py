@@ -107,7 +107,7 @@ def verify(image: Image, *, is_tested: bool = True) -> str:
 
 def _require(path: Path) -> None:
     if not os.path.exists(path):
-        raise NotFoundError(f"{path}: no such file, or its folder may not be searched")
+        raise NotFoundError(f"{path}: no such file")
 
 
 def _run(command: Sequence[str], environ: Mapping[str, str]) -> int:
