@@ -1,6 +1,8 @@
 """Commands after `resume --more-training`: the newer runs are meant, and the others are named."""
 
 import json
+import os
+import time
 from pathlib import Path
 
 import pytest
@@ -10,7 +12,7 @@ from tests.cli.shell import finish
 from tests.runs import make_record
 from vmcjob.cli import plot
 from vmcjob.cli.app import app
-from vmcjob.rundir import RunDir
+from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission
 from vmcjob.spec import dump_spec, parse_spec
 
 SPEC = 'name = "h2"\n[system]\natoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]\n'
@@ -61,6 +63,30 @@ def test_status_hides_the_replaced_run_and_says_how_to_see_it(vmcjob) -> None:
         assert vmcjob("status", *selectors).stderr == ""
 
 
+def test_a_replaced_run_that_has_not_finished_is_shown(vmcjob, tmp_path: Path, monkeypatch) -> None:
+    """A longer evaluation of the replaced run was hidden while queued, and when it had failed."""
+    finish(RunDir(tmp_path / "runs" / NEW))
+    longer = make_run(tmp_path / "runs", OTHER, created=3.0)
+    longer.store_path.mkdir()
+    past = {"provenance": {"continues": {"run_id": OLD}}, "target": {"step": 2000}}
+    (longer.store_path / "zarr.json").write_text(json.dumps({"attributes": past}))
+    here = Process.of_pid(os.getpid())
+    queue = {"host": here.host, "pid": here.pid, "process_start": here.start}
+    longer.write_submission(Submission(scheduler="local", job_id="local-1", **queue))
+    assert ids(vmcjob("status")) == [NEW, OTHER]
+    assert ids(vmcjob("status", "--state", "queued")) == [OTHER]
+    assert f"names 2 runs ({NEW}, {OTHER})" in vmcjob("logs", "h2").stderr
+    endings = [OutcomeRecord(outcome=Outcome.FAILED)]  # for one pause; a second one is an error
+
+    def fail(seconds: float) -> None:
+        longer.submission_path.unlink()
+        longer.write_outcome(endings.pop())
+
+    monkeypatch.setattr(time, "sleep", fail)
+    assert "failed" in vmcjob("status", "--watch").stdout
+    assert [vmcjob("status", "--check", *o).exit_code for o in ((), ("--json",))] == [3, 3]
+
+
 @pytest.mark.parametrize(
     ("system", "training", "point", "shown"),
     [
@@ -75,6 +101,7 @@ def test_only_more_training_of_the_same_system_replaces_a_run(
 ) -> None:
     """A link of a chain, an ion and an evaluation start from a run too, and both count."""
     tables = f'{system}[train]\nstart_from = "{NEW}"\n{training}'
+    finish(RunDir(tmp_path / "runs" / NEW))
     make_run(tmp_path / "runs", OTHER, tables, created=3.0, point=point)
     assert ids(vmcjob("status")) == shown
 

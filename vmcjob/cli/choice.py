@@ -36,7 +36,7 @@ IsChecked = Annotated[
 
 
 IsAll = Annotated[
-    bool, typer.Option("--all", help="Also runs that resume --more-training has replaced.")
+    bool, typer.Option("--all", help="Also finished runs that resume --more-training has replaced.")
 ]
 
 

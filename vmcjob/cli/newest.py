@@ -27,8 +27,12 @@ def find_newer(chosen: "Sequence[RunDir]", selectors: Sequence[str]) -> dict[str
 
 
 def without_replaced(chosen: "Sequence[RunDir]", selectors: Sequence[str]) -> "list[RunDir]":
-    """The chosen runs without the replaced ones; a line names those."""
-    newer = find_newer(chosen, selectors)
+    """The chosen runs without the finished ones that were replaced; a line names the latter."""
+    from vmcjob.runs.status import examine
+
+    by_id = {run.path.name: run for run in chosen}
+    replaced = find_newer(chosen, selectors).items()
+    newer = {one: other for one, other in replaced if examine(by_id[one]).state == "FINISHED"}
     say_replaced(newer, "vmcjob status --all lists")
     return [run for run in chosen if run.path.name not in newer]
 

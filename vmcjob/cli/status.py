@@ -143,22 +143,22 @@ def status(
     choice.require_known()
     jobs = Watch()
 
-    def look() -> "tuple[list[RunStatus], dict[str, str], list[RunDirError]]":
+    def look() -> "tuple[list[RunStatus], list[RunDirError]]":
         chosen = select_runs(selectors, site, runs)
         found, errors = rows(chosen, jobs.look(chosen))
         found = choice.of(_mark_replaced(found, find_newer(chosen, selectors or ())))
-        if choice.is_all or tree or as_json:
-            return (as_trees if tree else list)(found), {}, errors
-        return *_hide_replaced(found), errors
+        return (as_trees if tree else list)(found), errors
 
-    found, hidden, errors = look()
+    is_whole = choice.is_all or tree or as_json
+    found, errors = look()
     if watch:
         with _canvas(as_json) as draw:
             while any(row.state.is_active for row in found):
-                draw(found)
+                draw(found if is_whole else _split(found)[0])
                 time.sleep(WATCH_S)
-                found, hidden, errors = look()
-    _put_last(found, where := where_runs_are(site, runs), as_json=as_json, is_watched=watch)
+                found, errors = look()
+    shown, hidden = (found, {}) if is_whole else _split(found)
+    _put_last(shown, where := where_runs_are(site, runs), as_json=as_json, is_watched=watch)
     say_replaced(hidden, "--all shows")
     if problems := [error for error in (jobs.error, *errors) if error is not None]:
         raise combine(problems)
@@ -172,10 +172,10 @@ def _mark_replaced(found: "list[RunStatus]", newer: Mapping[str, str]) -> "list[
     return [replace(row, replaced_by=newer.get(row.run_id)) for row in found]
 
 
-def _hide_replaced(found: "list[RunStatus]") -> "tuple[list[RunStatus], dict[str, str]]":
-    """The other rows, and the replaced runs with the newer runs."""
-    hidden = {row.run_id: row.replaced_by for row in found if row.replaced_by}
-    return [row for row in found if not row.replaced_by], hidden
+def _split(found: "list[RunStatus]") -> "tuple[list[RunStatus], dict[str, str]]":
+    """The rows to show, and the finished runs that are left out, each with the newer run."""
+    hidden = {r.run_id: r.replaced_by for r in found if r.replaced_by and r.state == "FINISHED"}
+    return [row for row in found if row.run_id not in hidden], hidden
 
 
 def _put_last(found: "list[RunStatus]", where: str, *, as_json: bool, is_watched: bool) -> None:
