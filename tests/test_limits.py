@@ -176,6 +176,19 @@ def test_a_check_says_what_the_cluster_would_do_and_writes_nothing(cluster):
     assert not any(call.startswith("submit") for call in cluster.calls())
 
 
+def test_a_silent_accounting_is_no_silent_slurm(cluster):
+    """A database that was down refused jobs which sbatch would have taken."""
+    cluster.limit(2)
+    programs = Programs(cluster.cwd / "bin")
+    partition = "PartitionName=gpu Default=YES MaxTime=01:00:00\n"
+    programs.make("scontrol", f"{partition}AccountingStorageEnforce = limits\n")
+    programs.make("sacctmgr", code=1, error="sacctmgr: error: slurmdbd: Connection refused\n")
+    done = cluster.run("submit", "-n", "--check", cluster.spec(2))
+    assert len(programs.calls("sacctmgr")) == 1  # and before sbatch
+    assert (done.returncode, "did not answer" in done.stderr) == (0, False), done.stderr
+    assert "SLURM would take 2 jobs" in done.stderr
+
+
 NOW = 1_795_000_000
 
 

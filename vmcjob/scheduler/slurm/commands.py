@@ -14,13 +14,29 @@ TIMEOUT_S = 25.0  # SLURM takes ten to say that nobody listens, twice for jobs b
 HURRIED_S = 12.0
 _JOB_ID = re.compile(r"\d+(\+\d+)?(_(\d+|\[[^]|]*\]))?")  # 22, 22+1, 22_3, 22_[4-6,9%2]
 _SUBMITTED = re.compile(r"Submitted batch job (\d+)")
+_OF_ACCOUNTING = ("sacct", "sacctmgr")  # programs that ask slurmdbd
 _RETRY = re.compile(r", attempt number -?\d+$")
 
 
 class Hurry:
-    """A dry run: SLURM gets a few seconds to answer, and after a silence no more questions."""
+    """A dry run: SLURM gets a few seconds to answer, and after a silence no more questions.
 
-    silence: SchedulerError | None = None
+    The accounting answers by itself: its silence leaves the questions to slurmctld open.
+    """
+
+    silence: SchedulerError | None = None  # of slurmctld
+    silence_of_accounting: SchedulerError | None = None
+
+    def silence_for(self, program: str) -> SchedulerError | None:
+        """The silence of the daemon that a program asks."""
+        return self.silence_of_accounting if program in _OF_ACCOUNTING else self.silence
+
+    def note(self, program: str, silence: SchedulerError) -> None:
+        """Keep the silence of the daemon that a program has asked."""
+        if program in _OF_ACCOUNTING:
+            self.silence_of_accounting = silence
+        else:
+            self.silence = silence
 
 
 _hurry: ContextVar[Hurry | None] = ContextVar("hurry", default=None)
@@ -28,7 +44,7 @@ _hurry: ContextVar[Hurry | None] = ContextVar("hurry", default=None)
 
 @contextmanager
 def hurried() -> Iterator[Hurry]:
-    """Ask in a hurry within this context; afterwards, `silence` says whether SLURM answered."""
+    """Ask in a hurry within this context; afterwards, `silence` says whether slurmctld answered."""
     hurry = Hurry()
     token = _hurry.set(hurry)
     try:
@@ -55,15 +71,16 @@ def start(command: Sequence[str], text: str | None = None) -> subprocess.Complet
     hurry = current_hurry()
     if hurry is None:
         return _start(command, text, TIMEOUT_S)
-    if hurry.silence is not None:
-        raise SchedulerError(str(hurry.silence))
+    if silence := hurry.silence_for(command[0]):
+        raise SchedulerError(str(silence))
     try:
         done = _start(command, text, HURRIED_S)
     except SchedulerError as error:
-        hurry.silence = error if is_unclear(str(error)) else None
+        if is_unclear(str(error)):
+            hurry.note(command[0], error)
         raise
     if done.returncode and (is_away(done.stderr) or is_unclear(done.stderr)):
-        hurry.silence = SchedulerError(f"{command[0]}: {words(done.stderr)}")
+        hurry.note(command[0], SchedulerError(f"{command[0]}: {words(done.stderr)}"))
     return done
 
 
