@@ -1,20 +1,25 @@
 """Optimizers that need other releases, images without GPUs: told before a job waits for hours."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from vmcjob import __version__
+from tests.cli.shell import finish
+from vmcjob import __version__, scheduler
 from vmcjob.apptainer import image
+from vmcjob.cli.before import _require_usable_gpus
 from vmcjob.cli.devices import LABEL, asks_in_vain, notes_on_unused_gpus, require_usable_gpus
 from vmcjob.cli.software import lacks, warn_of_versions
 from vmcjob.errors import ContainerError, UsageError
 from vmcjob.plan import Plan, make_plan
 from vmcjob.resources import Request
+from vmcjob.rundir import RunDir
 from vmcjob.scheduler import SubmissionOptions
+from vmcjob.scheduler.records import make_record
 from vmcjob.site import Containers, Site
-from vmcjob.spec import parse_spec, software
+from vmcjob.spec import dump_spec, parse_spec, software
 
 TEXT = 'name = "h"\nsystem.atoms = [["H", 0, 0, 0]]\n'
 KFAC = 'optimizer.kind = "kfac"\n'
@@ -109,9 +114,8 @@ def test_gpus_in_an_image_for_cpus_are_refused(jobs):
     with pytest.raises(UsageError) as refused:
         require_usable_gpus([without, plan], jobs("cpu"))
     assert str(refused.value) == (
-        "h.toml: its jobs ask for 1 GPU per node, and /devices/cpu.sif is for CPUs; write gpus = 0 "
-        "into [resources], or submit with --set resources.gpus=0, or use an image of vmcjob image "
-        "build --gpu"
+        "h.toml: its jobs ask for 1 GPU per node, and /devices/cpu.sif is for CPUs; submit the "
+        "spec with gpus = 0 in [resources], or use an image of vmcjob image build --gpu"
     )
     words = asks_in_vain(without, jobs("cpu", "gpu:a100:2"))  # a gres goes before the spec's gpus
     assert words is not None
@@ -120,6 +124,20 @@ def test_gpus_in_an_image_for_cpus_are_refused(jobs):
     assert asks_in_vain(plan, jobs("cpu", "nvme:1")) is None
     assert asks_in_vain(plan, jobs("cuda12")) is None
     assert asks_in_vain(plan, SubmissionOptions(Path("runs"))) is None  # no image
+
+
+def test_only_runs_that_are_submitted_ask_for_gpus(jobs, tmp_path, monkeypatch):
+    """A finished run with a GPU kept `resume` from going on with another one on CPUs."""
+    monkeypatch.setenv("PATH", str(tmp_path))
+    plans = [plan_of(TEXT), plan_of(f"seed = 1\n{TEXT}resources.gpus = 0")]
+    (task,) = plans[0].tasks
+    run = RunDir.create(tmp_path / "runs", make_record("h.toml", task), dump_spec(task.spec))
+    check = partial(_require_usable_gpus, scheduler.choose("slurm", False), plans)
+    options = replace(jobs("cpu"), root=tmp_path / "runs")
+    with pytest.raises(UsageError, match="ask for 1 GPU per node"):
+        check(options)
+    finish(run)
+    check(options)
 
 
 def test_an_image_for_gpus_that_gets_none_is_named(jobs):

@@ -104,7 +104,7 @@ def test_gpus_in_an_image_for_cpus_are_told_before_a_job_waits(shell, command, c
     (shell.cwd / "site.toml").write_text(f'scheduler = "slurm"\n{profile}')
     done = shell.run(*command.split(), "--site", "site.toml", "h.toml")
     assert done.returncode == code
-    words = "h.toml: its jobs ask for 1 GPU per node, and {}/vmc.sif is for CPUs; write gpus = 0"
+    words = "h.toml: its jobs ask for 1 GPU per node, and {}/vmc.sif is for CPUs; submit the spec"
     assert done.stderr.count(words.format(shell.cwd)) == 1
     assert not shell.runs.exists()
     without = ("--site", "site.toml", "--set", "resources.gpus=0", "h.toml")

@@ -3,10 +3,11 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vmcjob.cli.devices import notes_on_unused_gpus, require_usable_gpus
+from vmcjob.cli.devices import asks_in_vain, notes_on_unused_gpus, require_usable_gpus
 from vmcjob.cli.screen import fold, say
 from vmcjob.cli.software import require_software, warn_of_versions
 from vmcjob.cli.text import relative
@@ -41,7 +42,7 @@ def say_before(backend: "AnyBackend", plans: "Sequence[Plan]", wanted: "Submissi
     containers = None if backend.name == LOCAL else wanted.site.container
     require_software(plans, containers)
     if containers is not None:
-        require_usable_gpus(plans, wanted)
+        _require_usable_gpus(backend, plans, wanted)
         for words in warn_of_versions(plans, containers):
             say(fold(words, sys.stderr))
     where, *unheeded = backend.announce(wanted, plans)
@@ -52,6 +53,21 @@ def say_before(backend: "AnyBackend", plans: "Sequence[Plan]", wanted: "Submissi
     for words in unheeded:  # name all keys of a spec that are ignored
         say(fold(words, sys.stderr), "dim")
     _say_budgets(wanted.root, scheduler.form_groups(backend.name, wanted.root, plans))
+
+
+def _require_usable_gpus(
+    backend: "AnyBackend", plans: "Sequence[Plan]", wanted: "SubmissionOptions"
+) -> None:
+    """UsageError if a run that would be submitted asks for GPUs, and its image is for CPUs."""
+    from vmcjob import scheduler
+
+    if not any(asks_in_vain(plan, wanted) for plan in plans):
+        return
+    draft = scheduler.draft(backend, plans, wanted, scheduler.Watch().look)
+    going = {item.run_id for item in draft.receipt.submitted}
+    chosen = [tuple(task for task in plan.tasks if task.run_id in going) for plan in plans]
+    pairs = zip(plans, chosen, strict=True)
+    require_usable_gpus([replace(plan, tasks=tasks) for plan, tasks in pairs], wanted)
 
 
 def _say_budgets(root: Path, groups: "Sequence[Group]") -> None:

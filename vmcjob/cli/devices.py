@@ -31,7 +31,7 @@ def asks_in_vain(plan: "Plan", options: "SubmissionOptions") -> str | None:
     """
     for image, device, n_gpus, gres in _asked(plan, options):
         if n_gpus and device == FOR_CPUS:
-            fewer = "write gpus = 0 into [resources], or submit with --set resources.gpus=0"
+            fewer = "submit the spec with gpus = 0 in [resources]"
             return (
                 f"{plan.source}: its jobs ask for {count(n_gpus, 'GPU')} per node, and {image} is "
                 f"for CPUs; {f'leave the gres {gres} out' if gres else fewer}, or use an image of "
