@@ -67,16 +67,30 @@ def test_a_row_of_a_tree_is_named_without_its_branch(monkeypatch, capsys, tmp_pa
 def test_a_command_for_runs_of_one_name_has_the_name(tmp_path: Path, capsys) -> None:
     """Ten runs of a curve were resumed by ten commands, and only the first was printed."""
     lih, h2 = ["lih-0000000000", "lih-1111111111"], "h2-0000000000"
-    assert (names_of([lih[0], h2]), names_of([*lih, h2])) == (f"{lih[0]} {h2}", f"lih {h2}")
     rows = []
     for run_id in lih:
         run = make_run(tmp_path, run_id)
         run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED, message="out of luck"))
         rows.append(examine(run))
+    runs = [*(row.run for row in rows), make_run(tmp_path, h2)]
+    assert (names_of([runs[0], runs[2]]), names_of(runs)) == (f"{lih[0]} {h2}", f"lih {h2}")
     assert list(after_status(rows, "")) == [f"logs {lih[0]}", "resume lih"]
     skipped = tuple(Skipped(RunDir(tmp_path / one), one, "queued") for one in lih)
     _hint(Receipt((), skipped), CommandOptions())
     assert capsys.readouterr().err.endswith("\n  vmcjob cancel lih\n")
+
+
+def test_a_command_names_no_run_that_is_not_meant(tmp_path: Path) -> None:
+    """`cancel h2` after two further seeds, and `resume h2` for failures, took other runs too."""
+    runs = [make_run(tmp_path, f"h2-000000000{number}") for number in range(3)]
+    for run in runs[:2]:
+        run.write_outcome(OutcomeRecord(outcome=Outcome.FAILED))
+    failed = [examine(run) for run in runs[:2]]
+    ids = "h2-0000000000 h2-0000000001"
+    assert list(after_status(failed, "")) == ["logs h2-0000000000", f"resume {ids}"]
+    finish(runs[2])  # which neither cancel nor resume changes
+    assert names_of(runs[:2]) == "h2"
+    assert names_of(runs[:2], are_finished=True) == ids  # resume --more-steps would
 
 
 def row_of(run_id: str, resume_with: str) -> SimpleNamespace:

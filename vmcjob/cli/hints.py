@@ -1,5 +1,6 @@
 """The next commands to type, in grey below the output of a command."""
 
+import os
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,6 +12,7 @@ from vmcjob.cli.screen import is_terminal, say
 
 if TYPE_CHECKING:
     from vmcjob.results.table import Row, Table
+    from vmcjob.rundir import RunDir
     from vmcjob.runs.status import RunStatus
     from vmcjob.site import Site
 
@@ -78,32 +80,52 @@ def build_image(site: "Site") -> str:
 
 def after_status(rows: "Sequence[RunStatus]", options: str) -> Iterator[str]:
     """Commands for the runs that are at work, failed or stopped, and for the finished ones."""
-    going = _ids(row for row in rows if row.state.is_active)
-    failed = _ids(row for row in rows if row.state == "FAILED")
-    stopped = _ids(row for row in rows if row.state in ("CANCELLED", "PREEMPTED", "DEAD"))
+    going = [row.run for row in rows if row.state.is_active]
+    failed = [row.run for row in rows if row.state == "FAILED"]
+    stopped = [row.run for row in rows if row.state in ("CANCELLED", "PREEMPTED", "DEAD")]
     if going:
-        yield f"logs -f{options} {going[0]}"
+        yield f"logs -f{options} {going[0].path.name}"
         yield f"cancel{options} {names_of(going)}"
     if failed:
-        yield f"logs{options} {failed[0]}"
+        yield f"logs{options} {failed[0].path.name}"
     if again := stopped or failed:
         yield f"resume{options} {names_of(again)}"
     if any(row.state == "FINISHED" for row in rows):
         yield f"aggregate{options}"
 
 
-def _ids(rows: "Iterator[RunStatus]") -> list[str]:
-    """The ids of runs, without the branches of a tree."""
-    return [row.run.path.name for row in rows]
+def names_of(runs: "Sequence[RunDir]", *, are_finished: bool = False) -> str:
+    """The words that select some runs: their ids, or the name that several of them share.
 
-
-def names_of(run_ids: Sequence[str]) -> str:
-    """The words that select some runs: the id of a run, or the name that several runs share."""
-    by_name: dict[str, list[str]] = {}
-    for run_id in run_ids:
-        by_name.setdefault(name_in(run_id), []).append(run_id)
-    words = [name if ids[1:] else ids[0] for name, ids in by_name.items()]
+    A name selects all of its runs, so a command has it only where it changes no other run. Cancel
+    and resume leave finished runs alone, unless `are_finished` says that finished runs are meant.
+    """
+    meant: dict[str, list[RunDir]] = {}
+    for run in runs:
+        meant.setdefault(name_in(run.path.name), []).append(run)
+    words: list[str] = []
+    for name, alike in meant.items():
+        is_whole = alike[1:] and not any(
+            are_finished or not _has_finished(other) for other in _namesakes(name, alike)
+        )
+        words += [name] if is_whole else [run.path.name for run in alike]
     return join(words[:MAX_NAMED])
+
+
+def _namesakes(name: str, runs: "Sequence[RunDir]") -> "Iterator[RunDir]":
+    """The other runs of a name in the runs roots of some runs."""
+    beside = {run.path.parent: run for run in runs}
+    ids = {run.path.name for run in runs}
+    for root, run in beside.items():
+        for entry in os.listdir(root):
+            if entry not in ids and name_in(entry) == name:
+                yield run.beside(entry)
+
+
+def _has_finished(run: "RunDir") -> bool:
+    """Whether a run has finished, as far as its directory tells."""
+    end = run.read_outcome()
+    return end is not None and end.outcome == "FINISHED"
 
 
 def name_in(run_id: str) -> str:

@@ -98,7 +98,7 @@ def cancel(
         put_json({"schema_version": 1, "cancelled": [_describe(done, ended) for done in results]})
     if errors:
         raise combine(_distinct(errors))
-    stopped = [done.run.path.name for done in results if done.was_active]
+    stopped = [done.run for done in results if done.was_active]
     if stopped and not as_json:
         options = where_runs_are(site, runs)
         suggest(f"status{options} {names_of(stopped)}", f"resume{options} {names_of(stopped)}")

@@ -240,15 +240,16 @@ def _hint(receipt: "Receipt", options: CommandOptions) -> None:
     if options.is_dry:
         suggest(typed(without=DRY))
         return
-    states = [(item.run_id, item.reason.partition(";")[0]) for item in receipt.skipped]
-    going = [run_id for run_id, state in states if state in ("queued", "running")]
-    going = [item.run_id for item in receipt.submitted] or going
-    ended = [run_id for run_id, state in states if state == "finished"]
+    states = [(item.run, item.reason.partition(";")[0]) for item in receipt.skipped]
+    going = [run for run, state in states if state in ("queued", "running")]
+    going = [item.run for item in receipt.submitted] or going
+    ended = [run for run, state in states if state == "finished"]
     if going:
-        watch = f"status -w{where}", f"logs -f{where} {going[0]}"
+        watch = f"status -w{where}", f"logs -f{where} {going[0].path.name}"
         say_next(*watch, f"cancel{where} {names_of(going)}")
     else:
-        longer = [f"resume{where} {names_of(ended)} --more-steps 1000"] if ended else []
+        which = names_of(ended, are_finished=True)
+        longer = [f"resume{where} {which} --more-steps 1000"] if ended else []
         say_next(f"status{where}", f"aggregate{where}", *longer)
 
 
