@@ -102,6 +102,15 @@ def test_a_run_without_a_row_is_explained_by_its_reason(results: Shell) -> None:
     assert "h2-0000000002: is in no row: new: no results yet" in done.stderr
 
 
+def test_a_name_is_explained_by_its_run_that_has_a_row(shell: Shell) -> None:
+    """The newer run of more training has no results yet, and the row was said to be missing."""
+    evaluate(finish(make_run(shell.runs, RUNS[0], spec_text())), 0)
+    newer = spec_text().replace("[train]", f'[train]\nstart_from = "{RUNS[0]}"')
+    make_run(shell.runs, RUNS[1], newer)
+    done = shell.run("aggregate", "--explain", "h2", "--json")
+    assert [run["run_id"] for run in json.loads(done.stdout)["runs"]] == [RUNS[0]]
+
+
 @pytest.mark.slow
 def test_rows_are_told_apart_by_a_key(results: Shell) -> None:
     """Seeds are pooled unless one asks for each; a column says which is which."""

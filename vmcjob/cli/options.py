@@ -111,6 +111,11 @@ def select_run(selector: str, profile: Path | None, runs: Path | None) -> "RunDi
     found = select_runs([selector], profile, runs)
     if len(found) > 1:
         found = without_replaced(found, [selector])
+    return the_only_run(selector, found)
+
+
+def the_only_run(selector: str, found: "list[RunDir]") -> "RunDir":
+    """The run, if the selector names only one; UsageError for several."""
     if len(found) > 1:
         rows = {run: f"'{row_name(run)}'" for run in found}
         are_apart = len(set(rows.values())) == len(found)

@@ -23,7 +23,14 @@ from vmcjob.cli.explain import explain_row, explanation_document, explanation_te
 from vmcjob.cli.geometries import ShownPath, document_of, paths_of, show_paths
 from vmcjob.cli.hints import after_energies, curve_of, resume_rows, suggest, where_runs_are
 from vmcjob.cli.observables import read_observations, show_observations
-from vmcjob.cli.options import AnySelectors, AsJson, RunsRoot, SiteProfile, select_run, select_runs
+from vmcjob.cli.options import (
+    AnySelectors,
+    AsJson,
+    RunsRoot,
+    SiteProfile,
+    select_runs,
+    the_only_run,
+)
 from vmcjob.cli.screen import n_columns, put, put_json, put_table, say
 from vmcjob.cli.tablefile import STDOUT, require_writable, write_table
 from vmcjob.cli.text import GAP, count, wrap
@@ -35,6 +42,7 @@ if TYPE_CHECKING:
     from vmcjob.results.explain import RowTrace
     from vmcjob.results.observed import Observation
     from vmcjob.results.table import Table
+    from vmcjob.rundir import RunDir
 
 Unit = Annotated[
     EnergyUnit, typer.Option("--unit", help="Of the table shown; JSON and CSV stay in hartree.")
@@ -121,13 +129,13 @@ def aggregate(
     _require_one_output(output, options, as_json)
     chosen = select_runs(selectors, site, runs)
     reactions = read_reactions("--diff", options.sums or [], chosen)
-    explained = [select_run(one, site, runs) for one in [options.explained] if one is not None]
+    named = {one: select_runs([one], site, runs) for one in [options.explained] if one is not None}
     require_writable(output, chosen)
     paths = paths_of(chosen, options.xyz)
     energies = make_energies(chosen, options.by, options.processes, one_slope=options.one_slope)
     table, found, _ = energies
-    if explained:
-        _explain(explain_row(explained[0], energies), as_json)
+    if named:
+        _explain(explain_row(_find_run(named, table), energies), as_json)
         return
     differences = add_up("--diff", reactions, energies, unbalanced=options.unbalanced)
     measured = read_observations(table, found) if options.with_observables else []
@@ -193,6 +201,16 @@ def _require_one_output(output: Path | None, options: TableOptions, as_json: boo
     if options.with_use and (output == STDOUT or explained is not None):
         other = "--explain shows one row" if explained is not None else "-o - is for CSV alone"
         raise UsageError(f"--usage shows a second table, and {other}; choose one")
+
+
+def _find_run(named: "dict[str, list[RunDir]]", table: "Table") -> "RunDir":
+    """The only run of a selector that has a row; UsageError for several.
+
+    If none of the runs has a row, each of them counts.
+    """
+    run_ids = {run_id for row in table.rows for run_id in row.run_ids}
+    ((selector, found),) = named.items()
+    return the_only_run(selector, [run for run in found if run.path.name in run_ids] or found)
 
 
 def _explain(trace: "RowTrace", as_json: bool) -> None:
