@@ -15,8 +15,9 @@ The check needs only ∇L (R. Assaraf and M. Caffarel, J. Chem. Phys. 119, 10536
 
     F = F_nn + ⟨ Σ_i ∇_i Q·∇_i L ⟩ − 2 ⟨ (E_L − E) Q ⟩,    Q = Z_A Σ_i (r_i − R_A)/|r_i − R_A|
 
-A nucleus with a core potential has Q = 0 there: the potential has no singularity, and the check is
-the force of Hellmann and Feynman. `core_forces` has the parts of core potentials.
+A nucleus with a core potential has Q = 0 there, and the check is the force of Hellmann and Feynman.
+Its variance is finite for potentials that are finite at the nucleus, such as ccECP. `core_forces`
+has the parts of core potentials.
 """
 
 from functools import partial
@@ -57,7 +58,8 @@ class Measured(NamedTuple):
 def measure(sample: Sample) -> Measured:
     """The parts of the forces at one walker.
 
-    Costs about as much as 3N gradients of L beside the local energy, N the number of electrons.
+    Costs about as much as 3N gradients of L beside the local energy, N the number of electrons, and
+    with core potentials a gradient for each point of the quadrature.
     """
     moved = warp(sample.r, sample.nuclei.positions)
     slopes = slopes_of_log_psi(sample)
