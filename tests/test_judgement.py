@@ -252,3 +252,12 @@ def test_a_mean_of_many_runs_is_judged_by_its_own_error(
     together = judge_together(pooled, found, EXACT + hartree_fock)
     assert verdict_of(pooled, found, together) == verdict
     assert words in explain(pooled, found, chosen, ["h2"] * len(found), together)
+
+
+def test_a_mean_gives_no_advice_about_a_spin_that_no_reason_names() -> None:
+    """Where a run has a finding of its own, the mean adds none, and no advice either."""
+    energies, judgements = zip(*(noisy(seed, 0.0002, 0.08) for seed in range(32)), strict=True)
+    found = [one._replace(findings=()) for one in judgements]
+    found[0] = found[0]._replace(findings=("step 1 alone carries its mean",))
+    together = judge_together(pool(list(energies)), found, None)
+    assert (together.findings, together.has_other_spin) == ((), False)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from vmcjob.verdict.spin import NOT_MEASURED, judge_spin, pool_spins
+from vmcjob.verdict.spin import NOT_MEASURED, Spin, judge_spin, pool_spins
 
 RNG = np.random.default_rng(3)
 
@@ -69,3 +69,13 @@ def test_seeds_have_the_spin_that_all_of_them_know() -> None:
     pooled = pool_spins(known)
     assert pooled.error == pytest.approx(0.5 * (known[0].error or 0.0), rel=0.3)
     assert pool_spins([*known, judge_spin(None, (1, 1))]).square is None
+
+
+@pytest.mark.parametrize("two_s", [0, 1, 2, 5])
+def test_a_pooled_spin_is_judged_by_the_spin_that_was_asked_for(two_s: int) -> None:
+    """Catches a mean that is compared with a singlet's, whatever the electrons are."""
+    expected = 0.25 * two_s * (two_s + 2)
+    for off, is_found in ((0.0, False), (0.1, True)):
+        pooled = pool_spins([Spin(expected + off, 0.05, expected)] * 16)
+        assert bool(pooled.finding) == is_found
+        assert pooled.expected == expected

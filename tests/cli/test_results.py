@@ -328,3 +328,12 @@ def test_the_table_is_shown_in_the_unit_of_choice(results: Shell, unit: str, fac
     shown = float(line[header.index("energy") :].split("(")[0])
     hartree = json.loads(results.run("aggregate", "--unit", unit, "--json").stdout)["rows"][0]
     assert shown == pytest.approx(factor * hartree["energy"], rel=1e-3)
+
+
+def test_runs_whose_spec_cannot_be_read_are_not_converged(results: Shell) -> None:
+    """Catches facts that are dropped without a word: spin and walkers then are not judged."""
+    for run in list_runs(results.runs):
+        run.write_spec_text('name = "h2"\n')
+    (row,) = json.loads(results.run("aggregate", "--json").stdout)["rows"]
+    assert row["verdict"] == "not yet"
+    assert "its spec cannot be read: " in row["why"]

@@ -7,7 +7,7 @@ import numpy as np
 from vmcjob.stats import Estimate
 from vmcjob.verdict.extrapolation import Extrapolation
 from vmcjob.verdict.findings import CERTAIN, in_words
-from vmcjob.verdict.judgement import MAX_LEFT, MAX_PER_LEFT, Judgement, Together
+from vmcjob.verdict.judgement import ALONE, MAX_LEFT, MAX_PER_LEFT, Judgement, Together
 from vmcjob.verdict.spin import NOT_MEASURED, pool_spins
 
 
@@ -22,22 +22,23 @@ def judge_together(
         hartree_fock: an energy that any trained state should be below, hartree.
     """
     if len(found) < 2:
-        return Together()
-    spin = pool_spins([one.spin for one in found])
-    findings = tuple(_findings(pooled, spin.finding, hartree_fock))
-    unsettled = tuple(_unsettled(pooled, found))
-    return Together(
-        () if any(one.findings for one in found) else findings,
-        () if any(one.unsettled for one in found) else unsettled,
-        bool(spin.finding),
-    )
+        return ALONE
+    has_findings = any(one.findings for one in found)
+    of_spin = "" if has_findings else _finding_of_spin(found)
+    findings = () if has_findings else _findings(pooled, hartree_fock)
+    unsettled = () if any(one.unsettled for one in found) else _unsettled(pooled, found)
+    return Together((*findings, *filter(None, [of_spin])), tuple(unsettled), bool(of_spin))
 
 
-def _findings(pooled: Estimate, of_spin: str, hartree_fock: float | None) -> Iterator[str]:
+def _finding_of_spin(found: Sequence[Judgement]) -> str:
+    """The sentence about a mean S² that is another one; empty if it is not."""
+    finding = pool_spins([one.spin for one in found]).finding
+    return f"of all runs, {finding}" if finding else ""
+
+
+def _findings(pooled: Estimate, hartree_fock: float | None) -> Iterator[str]:
     if hartree_fock is not None and pooled.mean - hartree_fock > CERTAIN * pooled.error:
         yield f"the mean lies {in_words(pooled.mean - hartree_fock)} above Hartree-Fock"
-    if of_spin:
-        yield f"of all runs, {of_spin}"
 
 
 def _unsettled(pooled: Estimate, found: Sequence[Judgement]) -> Iterator[str]:
