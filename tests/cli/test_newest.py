@@ -13,7 +13,8 @@ from tests.runs import make_record
 from vmcjob.cli import plot
 from vmcjob.cli.app import app
 from vmcjob.rundir import Outcome, OutcomeRecord, Process, RunDir, Submission
-from vmcjob.spec import dump_spec, parse_spec
+from vmcjob.runs.ancestry import find_origin, trained_from
+from vmcjob.spec import dump_spec, load_resolved, parse_spec
 
 SPEC = 'name = "h2"\n[system]\natoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]\n'
 OLD, NEW, OTHER = (f"h2-000000000{number}" for number in range(3))
@@ -146,3 +147,14 @@ def test_a_wrong_run_is_refused_before_anything_is_read(vmcjob, monkeypatch) -> 
     assert (done.exit_code, done.stderr) == (2, f"--diff: {words}")
     done = vmcjob("plot", "h2", "--curve", "--fragments", "2*li")
     assert (done.exit_code, done.stderr) == (2, f"--fragments: {words}")
+
+
+@pytest.mark.parametrize(("steps", "origin"), [(10, OLD), (0, None)])
+def test_a_run_without_training_takes_no_run_s_place(
+    tmp_path: Path, steps: int, origin: str | None
+) -> None:
+    """Such a run hid the verdict of its origin. The quick look and the whole specs agree."""
+    make_run(tmp_path, OLD)
+    run = make_run(tmp_path, NEW, f'[train]\nstart_from = "{OLD}"\nsteps = {steps}\n')
+    assert find_origin(run) == origin
+    assert trained_from(run, load_resolved(run.read_spec_text(), "spec.toml")) == origin
