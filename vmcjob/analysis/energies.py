@@ -99,5 +99,5 @@ def _read_facts(run: RunDir) -> dict[str, Any]:
         "method": science_keys(spec),
         "n_walkers": spec.sampler.walkers,
         "spins": (spec.system.n_up, spec.system.n_down),
-        "trained_from": trained_from(run, spec),
+        "trained_from": trained_from(run),
     }

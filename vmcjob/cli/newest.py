@@ -17,10 +17,10 @@ def find_newer(chosen: "Sequence[RunDir]", selectors: Sequence[str]) -> dict[str
     A run whose id is among the selectors is not one of them.
     """
     from vmcjob.results.replaced import replaced_by
-    from vmcjob.runs.ancestry import find_origin
+    from vmcjob.runs.ancestry import trained_from
 
     continues = {run.path.name: run.continues for run in chosen}
-    origins = {run.path.name: find_origin(run) for run in chosen}
+    origins = {run.path.name: trained_from(run) for run in chosen}
     named = {Path(selector).name for selector in selectors}
     newer = replaced_by(continues, origins)
     return {run_id: other for run_id, other in newer.items() if run_id not in named}

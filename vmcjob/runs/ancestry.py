@@ -8,7 +8,7 @@ from vmcjob.document import Document
 from vmcjob.errors import VmcJobError
 from vmcjob.rundir import RunDir
 from vmcjob.runs.status import RunStatus
-from vmcjob.spec import JobSpec, load_resolved
+from vmcjob.spec import load_resolved
 
 BRANCH, LAST, BAR, GAP = "├─ ", "└─ ", "│  ", "   "
 
@@ -26,29 +26,10 @@ def parent_of(run: RunDir) -> str | None:
     return next(iter((submission.waits_for if submission else None) or ()), None)
 
 
-def trained_from(run: RunDir, spec: JobSpec) -> str | None:
+def trained_from(run: RunDir) -> str | None:
     """The run of the same name, point and system that a run has trained on from, if any.
 
-    A run without training steps takes no run's place.
-    """
-    origin = spec.train.start_from
-    if origin is None or not spec.train.steps:
-        return None
-    other = run.beside(origin)
-    try:
-        if not _is_alike(run, other):
-            return None
-        before = load_resolved(other.read_spec_text(), str(other.spec_path))
-    except VmcJobError:
-        return None
-    is_same = replace(before.system, reference=None) == replace(spec.system, reference=None)
-    return origin if is_same else None
-
-
-def find_origin(run: RunDir) -> str | None:
-    """The run that a run has trained on from, if any and if its files are readable.
-
-    The whole specs are read only where the two texts differ in the system: that takes longer.
+    A run without training steps takes no run's place. None where a file cannot be read.
     """
     try:
         text = run.read_spec_text()
@@ -56,14 +37,19 @@ def find_origin(run: RunDir) -> str | None:
         train = tables.get("train")
         if not isinstance(train, dict) or not isinstance(origin := train.get("start_from"), str):
             return None
-        if not _is_alike(run, other := run.beside(origin)):
+        if not train.get("steps") or not _is_alike(run, other := run.beside(origin)):
             return None
-        before = Document.parse(other.read_spec_text(), "").tables
-        if _nuclei(before) == _nuclei(tables) and train.get("steps"):
-            return origin
-        return trained_from(run, load_resolved(text, str(run.spec_path)))
+        before = other.read_spec_text()
+        is_same = _nuclei(Document.parse(before, "").tables) == _nuclei(tables)
+        return origin if is_same or _is_same_system(text, before) else None
     except VmcJobError:
         return None
+
+
+def _is_same_system(*texts: str) -> bool:
+    """Whether two specs have one system in other words; reads the whole specs, which takes long."""
+    first, second = (replace(load_resolved(text, "").system, reference=None) for text in texts)
+    return first == second
 
 
 def _is_alike(run: RunDir, other: RunDir) -> bool:
