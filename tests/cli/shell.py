@@ -24,6 +24,7 @@ from vmcjob.rundir import Activity, Heartbeat, Outcome, OutcomeRecord, RunDir
 from vmcjob.scheduler.local import slot_folder
 
 COMMAND = (sys.executable, "-m", "vmcjob")
+STAND_IN = Path(__file__).parents[1] / "cluster" / "stand_in"
 TIMEOUT_S = 240
 
 
@@ -33,6 +34,7 @@ class Shell:
 
     cwd: Path
     extra: Mapping[str, str] = field(default_factory=dict)
+    modules: tuple[str, ...] = COMMANDS  # a command imports all others itself
 
     @property
     def runs(self) -> Path:
@@ -69,7 +71,7 @@ class Shell:
     def start(self, *arguments: str, errors: str = "strict") -> subprocess.Popen[str]:
         """Start a command with pipes for its output."""
         return Fork(
-            COMMANDS,
+            self.modules,
             [*COMMAND, *arguments],
             cwd=self.cwd,
             env=self.environment,
@@ -87,7 +89,7 @@ class Shell:
         for name in ("COLUMNS", "LINES"):
             environment.pop(name, None)
         process = Fork(
-            COMMANDS,
+            self.modules,
             [*COMMAND, *arguments],
             cwd=self.cwd,
             env=environment,
@@ -102,6 +104,12 @@ class Shell:
             process.kill()
             os.close(parent)
         return process.wait(), shown.decode().replace("\r\n", "\n")
+
+
+def fake_shell(cwd: Path) -> Shell:
+    """A shell whose workers calculate by tests/run/fake.py, which compiles nothing."""
+    folders = STAND_IN, Path(vmcjob.__file__).parents[1]
+    return Shell(cwd, {"PYTHONPATH": os.pathsep.join(map(str, folders))})
 
 
 @contextmanager

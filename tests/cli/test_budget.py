@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from tests.cli.shell import fake_shell
 from tests.test_budget import charge
 from vmcjob.plan import make_plan
 from vmcjob.rundir import Group, Outcome, OutcomeRecord, RunDir, list_runs
@@ -21,7 +22,7 @@ sampler = { walkers = 8, steps = 2, warmup = 5 }
 pretrain.steps = 20
 ansatz = { kind = "slater-jastrow", determinants = 1 }
 train.steps = 20
-evaluate = { steps = 4000, warmup = 5 }
+evaluate = { steps = 500, warmup = 5 }
 output.flush_seconds = 0.2
 """
 
@@ -76,6 +77,7 @@ def test_a_budget_that_is_used_up_is_told_by_every_command(shell):
 @pytest.mark.timeout(600)
 def test_a_budget_ends_in_the_middle_of_a_sweep_and_a_larger_one_goes_on(shell):
     """Nothing is lost: what was committed is gone on from, and aggregated as it stands."""
+    shell = fake_shell(shell.cwd)
     path = shell.cwd / "b.toml"
     path.write_text(SPEC.replace("gpu_hours = 2", "gpu_hours = 0.0005") + SMALL)
     done = shell.run("submit", "--local", "--follow", "b.toml")

@@ -1,4 +1,4 @@
-"""The main job with the real worker: submit, watch, kill, continue, aggregate."""
+"""The main job with real processes: submit, watch, kill, continue, aggregate."""
 
 import json
 import os
@@ -8,7 +8,7 @@ import sys
 import numpy as np
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, fake_shell
 from tests.matrix import rest
 from tests.runs import wait_until
 from vmcjob.rundir import Activity, RunDir, list_runs
@@ -67,6 +67,7 @@ def test_a_submitted_spec_ends_in_an_energy(shell):
 
 def test_a_killed_run_is_dead_and_continues_when_submitted_again(shell):
     """Nothing asks SIGKILL's victim: only the process table and the last commit tell of it."""
+    shell = fake_shell(shell.cwd)
     write_spec(shell, 20000)
     assert shell.run("submit", "h.toml").returncode == 0
     (run,) = list_runs(shell.runs)
@@ -122,6 +123,7 @@ main()
 @pytest.mark.parametrize("private", [True, *rest(False)])
 def test_nobody_else_may_write_into_a_run_or_read_a_private_one(shell, private):
     """Whatever the user's umask; worker, launcher and log included."""
+    shell = fake_shell(shell.cwd)
     write_spec(shell, 64)
     (shell.cwd / "site.toml").write_text(f"private = {str(private).lower()}")
     arguments = ("submit", "--site", "site.toml", "--follow", "h.toml")

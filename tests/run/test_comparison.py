@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.run.harness import HELIUM, finish, make_run, start
+from tests.matrix import rest
+from tests.run import fake
+from tests.run.harness import HELIUM, PROGRAM, finish, make_run, start
 from vmcjob.run.comparison import Measured, better, choose, measure, n_steps
 from vmcjob.spec import parse_spec
 from vmcjob.store import RunStore
@@ -54,13 +56,14 @@ def test_only_a_choice_costs_steps(parameters: str, planned: int) -> None:
 
 
 @pytest.mark.slow
-def test_what_is_chosen_is_evaluated_and_recorded(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [fake.PROGRAM, *rest((PROGRAM,))], ids=["fake", "real"])
+def test_what_is_chosen_is_evaluated_and_recorded(program: tuple[str, ...], tmp_path: Path) -> None:
     """Whatever it is: the parameters of the result are those of the candidate that was named."""
     found, chosen = {}, ""
     for parameters in ("best", "average", "last"):
         text = HELIUM.replace("[evaluate]", f'[evaluate]\nparameters = "{parameters}"')
         run = make_run(tmp_path / parameters, text)
-        code, log = finish(start(run))
+        code, log = finish(start(run, program=program))
         assert code == 0, log
         store = RunStore.open(run.store_path)
         restored = store.checkpoint()
@@ -70,12 +73,12 @@ def test_what_is_chosen_is_evaluated_and_recorded(tmp_path: Path) -> None:
         assert ("evaluated" in store.attrs) == (parameters == "best")
         if parameters == "best":
             chosen = store.attrs["evaluated"]["chosen"]
-            assert f"evaluates the {chosen} parameters: last -2" in log
+            first_digit = "3" if program is fake.PROGRAM else "-2"
+            assert f"evaluates the {chosen} parameters: last {first_digit}" in log
             assert set(store.attrs["evaluated"]) == {"chosen", "last", "average"}
     for name, values in found["best"].items():
         np.testing.assert_array_equal(values, found[chosen][name], err_msg=name)
-    kernels = [name for name in found["last"] if name.endswith("kernel")]
-    assert any((found["last"][name] != found["average"][name]).any() for name in kernels)
+    assert any((values != found["average"][name]).any() for name, values in found["last"].items())
 
 
 def test_nothing_measured_leaves_the_last_parameters() -> None:

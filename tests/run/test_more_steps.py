@@ -7,7 +7,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from tests.cli.shell import Shell
+from tests.cli.shell import Shell, fake_shell
 from tests.run import fake
 from tests.run.harness import HELIUM, assert_same, finish, make_run, results, start
 from vmcjob.analysis import aggregate
@@ -158,27 +158,25 @@ def test_only_what_has_finished_goes_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_from_the_command_line_a_finished_run_goes_on(
-    tmp_path: Path, really_finished: RunDir
-) -> None:
+def test_from_the_command_line_a_finished_run_goes_on(tmp_path: Path, finished: RunDir) -> None:
     """First as a dry run, which writes nothing; by its id, a second time does nothing."""
-    shell = Shell(tmp_path)
+    shell = fake_shell(tmp_path)
     again = ("resume", "he", "--more-steps", "20")
     longer = RunDir(shell.runs / plan_of(LONG)[1].run_id)
     dry = json.loads(shell.run(*again, "--dry-run", "--json").stdout)
     assert [item["run_id"] for item in dry["submitted"]] == [longer.path.name]
-    assert list_runs(shell.runs) == [really_finished]
+    assert list_runs(shell.runs) == [finished]
     done = shell.run(*again, "--follow")
     assert done.returncode == 0, done.stderr
     assert RunStore.open(longer.store_path).n_committed["evaluate"] == 40
-    by_id = ("resume", really_finished.path.name, "--more-steps", "20")
+    by_id = ("resume", finished.path.name, "--more-steps", "20")
     assert "skipped: finished" in shell.run(*by_id).stdout
     (further,) = json.loads(shell.run(*again, "--dry-run", "--json").stdout)["submitted"]
-    assert further["run_id"] not in (really_finished.path.name, longer.path.name)
+    assert further["run_id"] not in (finished.path.name, longer.path.name)
     table = json.loads(shell.run("aggregate", "--json").stdout)
     assert [row["run_ids"] for row in table["rows"]] == [[longer.path.name]]
     reason = f"all of it is in {longer.path.name}"
-    assert table["contained"] == [{"run_id": really_finished.path.name, "reason": reason}]
+    assert table["contained"] == [{"run_id": finished.path.name, "reason": reason}]
 
 
 @pytest.mark.slow
