@@ -24,6 +24,8 @@ from vmcjob.cli.catalogue import ENTRIES
 
 EACH = sorted({f"vmcjob.cli.{entry.module}" for entry in ENTRIES.values()})
 COMMANDS = (*EACH, "vmcjob.analysis", "vmcjob.results.report", "vmcjob.scheduler.slurm")
+DRAWING = (*COMMANDS, "vmcjob.plot")
+RELAXING = (*DRAWING, "pyscf.scf", "pyscf.grad")
 WORKERS = ("vmcjob.cli", "vmcjob.run.main", "vmcjob.run.attempt")
 AT_START = ("JAX_", "PYTHON", "OMP_", "OPENBLAS_", "LD_", "LC_", "LANG", "MALLOC_", "GLIBC_")
 """Variables that an interpreter or a library reads when it starts: beginnings of their names."""

@@ -4,6 +4,7 @@ import errno
 import json
 import os
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -12,6 +13,7 @@ import pytest
 from typer.testing import CliRunner
 
 from tests.cli.shell import Shell, finish
+from tests.forks import DRAWING
 from tests.runs import make_record
 from tests.test_curve import DISTANCE, ENERGY
 from vmcjob.cli.app import app
@@ -74,6 +76,12 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture
+def shell(shell: Shell) -> Shell:
+    """The shell of other tests, whose commands have imported matplotlib."""
+    return replace(shell, modules=DRAWING)
+
+
+@pytest.fixture
 def curve(shell: Shell, finished: Path) -> Shell:
     """A shell where these runs are."""
     shutil.copytree(finished, shell.runs, dirs_exist_ok=True)
@@ -124,13 +132,14 @@ def test_a_curve_has_constants_with_errors(curve: Shell) -> None:
 @pytest.mark.slow
 def test_a_report_has_the_curve_and_the_sums(curve: Shell) -> None:
     """A sweep with its minimum, and what was asked to be added up."""
-    done = curve.run("report", "h", "h2", "-o", "all.html", "--diff", "2*h - h2 R=1.4")
+    runs = "h", *(f"h2-000000000{number}" for number in range(1, 7))
+    done = curve.run("report", *runs, "-o", "all.html", "--diff", "2*h - h2 R=1.4")
     assert done.returncode == 0, done.stderr
     page = (curve.cwd / "all.html").read_text()
     assert "<h2>Curve of h2</h2>" in page
     assert "<dt>minimum</dt><dd>1.40" in page
     assert '<td data-title="sum">2*h - h2 R=1.4</td><td data-title="energy">0.174' in page
-    done = curve.run("report", "h", "h2", "-o", "all.html", "--diff", "h - h2 R=1.4")
+    done = curve.run("report", *runs, "-o", "all.html", "--diff", "h - h2 R=1.4")
     assert (done.returncode, "does not balance" in done.stderr) == (2, True)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.shell import Shell, busy_slot
+from tests.forks import RELAXING
 from tests.relaxation.fake import MINIMUM, finish
 from tests.relaxation.test_path import SPEC
 from tests.runs import end_everything, wait_until
@@ -56,6 +57,12 @@ flush_seconds = 0.2
 """
 PHASES = (Activity.TRAIN, Activity.EQUILIBRATE, Activity.EVALUATE, Activity.DONE)
 CLI_SPEC = SPEC.replace("1e-4", "2e-3\nmax_steps = 5")
+
+
+@pytest.fixture
+def shell(shell: Shell) -> Shell:
+    """The shell of other tests, whose commands have imported pyscf."""
+    return replace(shell, modules=RELAXING)
 
 
 @pytest.fixture
