@@ -10,8 +10,12 @@ import pytest
 
 from tests.run.harness import REPOSITORY, assert_same, finish, make_run, results, start
 from vmcjob.protocol import IMAGE_SHA256, JAX_CACHE
+from vmcjob.run.calculation import build, make_system
 from vmcjob.run.programs import SHORTEST, forget_oldest, keep_programs, processor
 from vmcjob.spec import FermiNet, JobSpec, dump_spec, parse_spec
+from vmcjob.vmc.hartree_fock import solve
+from vmcjob.vmc.loop import StepOfPhase
+from vmcjob.vmc.phases import Phase
 
 N_PROGRAMS = 4  # to pretrain, to sample, to train, to measure
 
@@ -28,9 +32,43 @@ def shortened(spec: JobSpec) -> JobSpec:
     )
 
 
+def first_and_last() -> list[JobSpec]:
+    """A sweep from pressed together to nearly broken: its ends, each from Hartree–Fock."""
+    text = (REPOSITORY / "jobs" / "h2_curve.toml").read_text("utf-8")
+    points = parse_spec(text.replace('start_from = "@previous"', ""), "h2_curve.toml").points
+    return [shortened(point.spec) for point in (points[0], points[-1])]
+
+
+def traced(spec: JobSpec) -> dict[str, str]:
+    """The programs of all phases of a run, as XLA gets them."""
+    calculation = build(spec, solve(make_system(spec.system), "sto-3g"))
+    first = calculation.initial_state()
+    later = calculation.after_pretraining(first)
+    begin = calculation._begin.lower(calculation._initial_key(), calculation.vmc.nuclei)
+    programs = {"begin": begin.as_text()}
+    for phase in Phase:
+        step = calculation.step_of(phase)
+        assert isinstance(step, StepOfPhase)
+        lowered = step.lower(first if phase is Phase.PRETRAIN else later)
+        programs[phase] = lowered.as_text()
+    return programs
+
+
+def test_the_programs_of_a_sweep_know_no_geometry() -> None:
+    """Nuclei and Hartree–Fock orbitals are arguments, so that a second geometry compiles nothing.
+
+    Whoever keeps programs keeps each by the text that XLA gets.
+    """
+    one, other = map(traced, first_and_last())
+    assert one.keys() == other.keys()
+    for name, text in one.items():
+        assert text == other[name], f"{name}: a geometry is compiled into the program"
+
+
+@pytest.mark.full_matrix  # whether programs have a geometry in them: the test before
 @pytest.mark.slow
 def test_the_second_geometry_of_a_sweep_compiles_nothing(tmp_path: Path, monkeypatch) -> None:
-    """From pressed together to nearly broken: nuclei and Hartree-Fock orbitals are arguments.
+    """Nor do any small programs between the steps.
 
     Whatever is compiled goes into the cache here, however small it is, so a program that has a
     geometry in it shows as a file of its own.
@@ -38,11 +76,8 @@ def test_the_second_geometry_of_a_sweep_compiles_nothing(tmp_path: Path, monkeyp
     cache = tmp_path / "cache"
     monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(cache))
     monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
-    text = (REPOSITORY / "jobs" / "h2_curve.toml").read_text("utf-8")
-    points = parse_spec(text.replace('start_from = "@previous"', ""), "h2_curve.toml").points
-    first, *_, last = (shortened(point.spec) for point in points)
     programs = []
-    for name, spec in (("first", first), ("last", last)):
+    for name, spec in zip(("first", "last"), first_and_last(), strict=True):
         code, log = finish(start(make_run(tmp_path / name, dump_spec(spec))))
         assert code == 0, log
         programs.append({path.name for path in cache.iterdir() if path.name.endswith("-cache")})
