@@ -150,6 +150,7 @@ def test_the_lock_files_have_all_that_the_package_asks_for(device):
     assert wanted <= set(re.findall(r"^([\w.-]+)==", lock, re.MULTILINE))
 
 
+@pytest.mark.full_matrix  # whoever builds an image runs the script in it: cluster/test_container.py
 @pytest.mark.slow
 def test_the_self_test_of_images_goes_from_spec_to_energy(shell):
     """Here outside of an image: the same script, with this vmcjob on PATH."""

@@ -184,6 +184,7 @@ main()
 """
 
 
+@pytest.mark.full_matrix  # how runs go back: test_ranks.py, test_rollback.py
 @pytest.mark.slow
 def test_a_run_that_explodes_goes_back_and_ends_as_if_nothing_had_happened(tmp_path: Path) -> None:
     """Recorded, with half the step from its last good commit on; the same energy within errors."""

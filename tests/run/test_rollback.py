@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.matrix import rest
 from tests.run import fake
 from tests.run.harness import (
     HELIUM,
@@ -101,7 +102,7 @@ def test_a_run_killed_after_a_rollback_resumes_to_the_same_bits(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", ["fake", pytest.param("real", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("kind", ["fake", *rest("real")])
 def test_a_lack_of_memory_in_evaluation_is_met_with_smaller_chunks(
     kind: str, tmp_path: Path
 ) -> None:

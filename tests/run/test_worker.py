@@ -82,7 +82,7 @@ def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Pa
     equilibration done twice; and a Hartree–Fock that is forgotten when it was being solved.
     """
     run = make_run(tmp_path)
-    for phase, n_steps in (("train", 1), ("train", 7), ("evaluate", 20)):
+    for phase, n_steps in (("train", 1), ("evaluate", 20)):
         code = signal_when(start(run), signal.SIGKILL, has_committed(run, phase, n_steps))
         assert code == -signal.SIGKILL
         store = RunStore.open(run.store_path)
@@ -267,6 +267,7 @@ def test_a_finished_run_run_again_stays_as_it_is(undisturbed_fake: RunDir) -> No
     assert undisturbed_fake.read_heartbeat() == beat
 
 
+@pytest.mark.full_matrix  # four devices of a real worker: test_ranks.py; updates: vmc/
 @pytest.mark.slow
 def test_the_same_job_runs_on_two_devices(undisturbed: RunDir, tmp_path: Path) -> None:
     """Other random numbers, same physics: evaluated energies agree within five error bars.
