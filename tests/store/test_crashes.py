@@ -61,9 +61,12 @@ def test_a_commit_that_dies_between_any_two_files_leaves_no_trace(path, monkeypa
     Every point of death is tried, until one lies beyond the last file. Mutants in mind: lengths
     and active slot in two writes; the pointer before the slot; the active slot overwritten.
     """
-    deaths = 0
+    whole, deaths = path.with_name("whole"), 0
+    go_on(create(path), before)
+    path.rename(whole)
     for n in itertools.count(1):
-        store = go_on(create(path), before)
+        shutil.copytree(whole, path)
+        store = RunStore.open(path, "a")
         with monkeypatch.context() as patch:
             patch.setattr(Path, "replace", fail_at(n, Path.replace, Crash()))
             try:
