@@ -142,6 +142,16 @@ def test_an_energy_below_any_ground_state_is_an_explosion() -> None:
     assert watch.judge(steps, WINDOW + 8).explosion == WINDOW + 1
 
 
+def test_a_median_far_below_any_ground_state_is_an_explosion() -> None:
+    """The mean may stay near: a few walkers with large energies make up for half of them."""
+    watch = ExplosionWatch(BOUND, N_WALKERS)
+    watch.judge(rows(falling(WINDOW)), WINDOW)
+    skewed = rows(np.full(8, BOUND - 0.9), np.full(8, -1.12))  # 9 standard deviations of a walker
+    assert watch.judge(skewed, WINDOW + 8).explosion is None
+    ruined = rows(np.full(8, BOUND - 1.5), np.full(8, -1.12))
+    assert watch.judge(ruined, WINDOW + 16).explosion == WINDOW + 9
+
+
 @pytest.mark.parametrize(
     ("system", "exact"),
     [

@@ -1,7 +1,8 @@
 """Explosions of a training: energies that its recent steps, or physics, cannot explain.
 
 Two numbers are judged: the median of the local energies over walkers, which a single lost walker
-does not change, and their mean, which cannot lie below the ground state.
+does not change, and their mean, which cannot lie below the ground state. Nor can the median lie far
+below, as long as the local energy varies as before.
 """
 
 from collections.abc import Mapping
@@ -97,6 +98,8 @@ class ExplosionWatch:
             self._n_surge = SURGE_STEPS
         ease = AFTER_SURGE if self._n_surge else 1.0
         if step[ENERGY] < self._bound - MAX_DEVIATION * of_mean:
+            return True
+        if step[MEDIAN] < self._bound - MAX_DEVIATION * spread:  # half of the walkers are in poles
             return True
         if step[MEDIAN] <= np.min(self._past[:, MEDIAN]) + ease * MIN_SPREAD * spread:
             return False  # most steps, at no further cost: all limits lie above
