@@ -166,6 +166,28 @@ def test_this_xla_knows_what_it_is_told(for_gpus: bool) -> None:
     subprocess.run([sys.executable, "-c", program], env=environment, timeout=120, check=True)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="glibc's mallopt")
+def test_memory_of_a_step_stays_for_the_next_step() -> None:
+    """The system would clear 2**15 pages again; options in the environment are left alone."""
+    program = (
+        "import resource, numpy as np\n"
+        "from vmcjob.run.startup import settle_libraries; settle_libraries()\n"
+        "faults = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_minflt\n"
+        "np.ones(2**24); before = faults(); np.ones(2**24); print(faults() - before)"
+    )
+    n_pages = 2**27 // os.sysconf("SC_PAGE_SIZE")
+    seen = []
+    for said in ({}, {"MALLOC_ARENA_MAX": "8"}):
+        environment = {name: value for name, value in os.environ.items() if "MALLOC" not in name}
+        command = [sys.executable, "-c", program]
+        done = subprocess.run(
+            command, env=environment | said, capture_output=True, text=True, timeout=120
+        )
+        seen.append(int(done.stdout))
+    assert seen[0] < n_pages // 100
+    assert seen[1] > seen[0]  # huge pages are few
+
+
 def test_a_sum_over_nuclei_is_compiled_by_xla_itself() -> None:
     """The flag is known to this jaxlib, and does what it is for: from 0.10 on."""
     program = (

@@ -1,5 +1,6 @@
 """JAX's start: whatever goes wrong there is told in a sentence, not in the words of a library."""
 
+import ctypes
 import importlib
 import os
 from importlib import metadata
@@ -15,6 +16,11 @@ in a thread of the pool, for others of the pool to do their parts: where as many
 as there are threads, all wait for ever. On two processors a run hung in two batches that did not
 depend on each other. More threads than processors cost up to a third of a step's time."""
 MAX_ELIMINATED = 16  # as in `fwdlap.elimination`: rows of matrices that are not LAPACK's
+
+M_MMAP_MAX, M_TRIM_THRESHOLD = -4, -1  # of glibc's malloc.h
+KEEP_MEMORY: Final = ((M_MMAP_MAX, 0), (M_TRIM_THRESHOLD, 2**31 - 1))
+"""Options of glibc's mallopt. The system clears each page that it hands out. A training step of
+`lih` takes 0.87(2) of the time if its memory stays with the process for the next step."""
 
 XLA_FLAGS: Final = "XLA_FLAGS"
 
@@ -68,6 +74,7 @@ def settle_libraries(spec: JobSpec | None = None) -> None:
         spec: of the job that this process is for, if it is known.
     """
     _settle_threads(MANY_THREADS if spec is None or _has_waiting(spec) else MIN_THREADS)
+    _settle_memory()
     _settle_compiler()
 
 
@@ -89,6 +96,16 @@ def _settle_threads(at_least: int) -> None:
     os.environ.setdefault("NPROC", str(max(at_least, processors)))
     # OpenBLAS's own threads wait at full speed for the next factorisation, and keep XLA's waiting.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
+def _settle_memory() -> None:
+    """Keep freed memory in this process, unless the environment has options of the C library."""
+    if any(name.startswith("MALLOC_") or name == "GLIBC_TUNABLES" for name in os.environ):
+        return
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)  # other C libraries have none
+    if set_option is not None:
+        for option, value in KEEP_MEMORY:
+            set_option(option, value)
 
 
 def _settle_compiler() -> None:
