@@ -17,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 
 import vmcjob
+from tests.forks import COMMANDS, Fork
 from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.runs.status import rows
 from vmcjob.scheduler import Watch
@@ -174,23 +175,16 @@ class Room:
         return replace(self, extra=extra, is_contained=True)
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begin a vmcjob command."""
-        return subprocess.Popen(
-            [
-                *(LOGIN if self.is_elsewhere else ()),
-                sys.executable,
-                "-P",
-                "-m",
-                "vmcjob",
-                *arguments,
-            ],
-            cwd=self.cwd,
-            env=self.environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        """Begin a vmcjob command: a fork of a process that has imported the commands.
+
+        A host of another name needs a new interpreter.
+        """
+        pipe, command = subprocess.PIPE, (sys.executable, "-m", "vmcjob", *arguments)
+        given: dict[str, Any] = {"cwd": self.cwd, "env": self.environment, "text": True}
+        given |= {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
+        if self.is_elsewhere:
+            return subprocess.Popen([*LOGIN, *command], **given)
+        return Fork(COMMANDS, [*command], **given)
 
     def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a vmcjob command to its end, whatever that is."""
