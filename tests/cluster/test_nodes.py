@@ -62,6 +62,7 @@ def worker_of_rank(run: RunDir, rank: int) -> int:
     raise AssertionError(f"there is no worker of rank {rank}")
 
 
+@pytest.mark.full_matrix  # numbers: run/test_ranks.py; real ranks: test_container.py
 def test_two_nodes_compute_what_one_does_with_as_many_devices(real_room):
     """One update equal but for the order of sums, and then the same energy."""
     both = with_devices(replace(real_room, cwd=real_room.cwd / "both"), 2)

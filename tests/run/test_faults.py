@@ -109,10 +109,10 @@ for line in sys.stdin:
 
 @pytest.mark.slow
 def test_of_two_workers_started_at_once_exactly_one_runs(tmp_path: Path) -> None:
-    """Fifty times: the other one names it, at once, and leaves everything to it."""
+    """Twenty times: the other one names it, at once, and leaves everything to it."""
     first, second = start_racer(), start_racer()
     try:
-        for number in range(50):
+        for number in range(20):
             run = make_idle_run(tmp_path, f"h2-{number:010}")
             for worker in (first, second):
                 tell(worker, f"{run.path}\n")

@@ -56,9 +56,9 @@ dtype = "float64"    # an update multiplies what the order of sums does by the c
 [pretrain]
 steps = 0
 [train]
-steps = 40
+steps = 36
 [evaluate]
-steps = 200
+steps = 60
 warmup = 3
 [output]
 flush_seconds = 0.001
@@ -103,7 +103,7 @@ def test_ranks_compute_what_one_process_does_with_as_many_devices(
             together[f"train/{name}"][:2], alone[f"train/{name}"][:2], rtol=1e-5, err_msg=name
         )
     means = [found["evaluate/energy"].mean() for found in (alone, together)]
-    errors = [found["evaluate/energy"].std() / np.sqrt(200) for found in (alone, together)]
+    errors = [found["evaluate/energy"].std() / np.sqrt(60) for found in (alone, together)]
     assert abs(means[0] - means[1]) < 5 * np.hypot(*errors)
     provenance = RunStore.open(undisturbed.store_path).attrs["provenance"]
     assert provenance["devices"] == "2 ranks of 2 × cpu"
@@ -113,7 +113,7 @@ def test_ranks_compute_what_one_process_does_with_as_many_devices(
 @pytest.mark.skipif(not hasattr(os, "SCHED_BATCH"), reason="there are no such policies here")
 def test_no_thread_of_a_rank_that_waits_pushes_another_aside(tmp_path: Path) -> None:
     """With a core each, exchanges of two ranks would take forty times as long."""
-    run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
+    run = make_run(tmp_path, HYDROGEN.replace("steps = 60", "steps = 100000"))
     first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     policies: dict[int, int] = {}
     is_at_work = has_committed(run, "evaluate", 1)
@@ -151,7 +151,7 @@ def test_a_killed_rank_takes_the_others_down_and_the_run_continues(
     if outcome is not None:
         assert outcome.outcome is Outcome.FAILED
         assert outcome.message.startswith("another rank of the run has ended or cannot be reached")
-    assert n_committed(run)["evaluate"] < 200
+    assert n_committed(run)["evaluate"] < 60
     for worker in start_ranks(run, 2, 2, program=program):
         assert finish(worker)[0] == 0
     assert_same(results(run), results(undisturbed))
@@ -160,7 +160,7 @@ def test_a_killed_rank_takes_the_others_down_and_the_run_continues(
 @pytest.mark.slow
 def test_when_the_first_rank_is_killed_the_others_end(tmp_path: Path) -> None:
     """There is nobody left who could write; the run is dead."""
-    run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
+    run = make_run(tmp_path, HYDROGEN.replace("steps = 60", "steps = 100000"))
     first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     assert signal_when(first, signal.SIGKILL, has_committed(run, "train", 1)) == -signal.SIGKILL
     since = time.monotonic()
@@ -172,7 +172,7 @@ def test_when_the_first_rank_is_killed_the_others_end(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_stop_asked_of_one_rank_stops_all_at_the_same_step(tmp_path: Path) -> None:
     """With a commit; and another number of ranks and devices goes on from there."""
-    run = make_run(tmp_path, HYDROGEN.replace("steps = 40", "steps = 100000"))
+    run = make_run(tmp_path, HYDROGEN.replace("steps = 36", "steps = 100000"))
     first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     assert signal_when(second, signal.SIGTERM, has_committed(run, "train", 5)) == 0
     assert finish(first)[0] == 75
@@ -202,7 +202,7 @@ def test_ranks_go_back_to_the_last_commit_together(tmp_path: Path, cause: Cause)
         assert finish(worker)[0] == 0
     (rollback,) = RunStore.open(run.store_path).rollbacks
     assert (rollback["cause"], rollback["phase"]) == (cause, phase)
-    assert n_committed(run)["evaluate"] == 200
+    assert n_committed(run)["evaluate"] == 60
 
 
 @pytest.mark.slow
@@ -225,7 +225,7 @@ def test_a_rank_without_memory_ends_the_run_where_the_others_have_enough(tmp_pat
 @pytest.mark.slow
 def test_a_rank_that_falls_silent_is_not_waited_for(tmp_path: Path) -> None:
     """As when its node is gone without a word, and always where collectives run on GPUs."""
-    run = make_run(tmp_path, HYDROGEN.replace("steps = 200", "steps = 100000"))
+    run = make_run(tmp_path, HYDROGEN.replace("steps = 60", "steps = 100000"))
     first, second = start_ranks(run, 1, 1, program=fake.PROGRAM)
     freeze_when(second, run)
     since = time.monotonic()
