@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn, TextIO
 
@@ -77,6 +78,22 @@ class Fork(subprocess.Popen[str]):
             self.returncode = os.waitstatus_to_exitcode(int.from_bytes(status, "big"))
             self._end.close()
         return self.returncode
+
+
+def on_devices(n_devices: int, function: Callable[[str], None], path: str) -> None:
+    """Call a function of a module with a path, in a process with so many devices and float64."""
+    lines = (
+        "import jax",
+        'jax.config.update("jax_enable_x64", True)',
+        f"from {function.__module__} import {function.__name__} as function",
+        f"assert jax.local_device_count() == {n_devices}",
+        f"function({path!r})",
+    )
+    command = [sys.executable, "-c", "\n".join(lines)]
+    flags = f"--xla_force_host_platform_device_count={n_devices}"
+    environment = os.environ | {"XLA_FLAGS": flags}
+    with Fork(WORKERS, command, cwd=Path(__file__).parents[1], env=environment) as process:
+        assert process.wait(400) == 0
 
 
 @functools.cache

@@ -4,13 +4,9 @@ Two electrons in a harmonic trap, ψ = exp(−½ Σ α_ix r_ix²): E = ¼ Σ (α
 all α are 1. Six parameters in one array, of which K-FAC makes one block, and no approximation.
 """
 
-import os
-import subprocess
-import sys
 from contextlib import suppress
 from dataclasses import replace
 from functools import cache, partial
-from pathlib import Path
 from typing import Any, get_args
 
 import jax
@@ -19,6 +15,7 @@ import numpy as np
 import pytest
 from jax import Array
 
+from tests.forks import on_devices
 from tests.updates import Updating
 from tests.wavefunctions import unsigned
 from vmcjob import spec as jobspec
@@ -42,7 +39,6 @@ KINDS: dict[str, jobspec.Optimizer] = {
     "adam": jobspec.Adam(learning_rate=0.1),
     "lamb": jobspec.Lamb(learning_rate=0.1),
 }
-REPOSITORY = Path(__file__).parents[2]
 LIMIT = 1e-8
 every_optimizer = pytest.mark.parametrize("name", KINDS)
 pytestmark = pytest.mark.usefixtures("float64")
@@ -206,45 +202,36 @@ def single_updates(updating: Updating, alpha: np.ndarray, n: int) -> list[np.nda
     return deltas
 
 
+def three_updates(name: str) -> np.ndarray:
+    """By an optimizer, on all devices of this process."""
+    vmc, alpha = make_vmc(name), 1.0 + 0.2 * np.arange(6.0).reshape(2, 3)
+    return np.array(single_updates(Updating(log_psi, vmc.optimizer, vmc.rule), alpha, 3))
+
+
 def save_updates(path: str) -> None:
-    """Three updates by every optimizer, in a process that has its number of devices."""
-    alpha, found = 1.0 + 0.2 * np.arange(6.0).reshape(2, 3), {}
+    """Three updates by every optimizer."""
+    found = {}
     for name in KINDS:
         with suppress(KfacUnavailableError):
-            vmc = make_vmc(name)
-            found[name] = single_updates(Updating(log_psi, vmc.optimizer, vmc.rule), alpha, 3)
+            found[name] = three_updates(name)
     np.savez(path, **found)
 
 
 @pytest.fixture(scope="module")
-def on_one_and_two_devices(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What `save_updates` saves, from a process with one device and from one with two."""
-    folder, found = tmp_path_factory.mktemp("devices"), []
-    for n_devices in (1, 2):
-        path = str(folder / f"{n_devices}.npz")
-        environment = os.environ | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
-            "JAX_ENABLE_X64": "1",
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        code = (
-            "import jax, tests.vmc.test_optimizers_conformance as t\n"
-            f"assert jax.local_device_count() == {n_devices}\n"
-            f"t.save_updates({path!r})\n"
-        )
-        subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=400)
-        found.append(dict(np.load(path)))
-    return found
+def of_two_devices(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """What `save_updates` saves, from a process with two devices."""
+    path = str(tmp_path_factory.mktemp("devices") / "two.npz")
+    on_devices(2, save_updates, path)
+    return dict(np.load(path))
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(900)  # two processes compile all optimizers
+@pytest.mark.timeout(900)  # the first one compiles all optimizers
 @every_optimizer
 def test_one_and_two_devices_make_the_same_updates(
-    name: str, on_one_and_two_devices: list[dict[str, Any]]
+    name: str, of_two_devices: dict[str, Any]
 ) -> None:
     """Rounding apart; a mean per device, or a sum for a mean, would show."""
-    _ = make_vmc(name).optimizer  # skips the test where JAX is too new for K-FAC
-    one, two = (found[name] for found in on_one_and_two_devices)
+    one = three_updates(name)  # skips the test where JAX is too new for K-FAC
     assert np.abs(one).min() > 0.0
-    np.testing.assert_allclose(two, one, rtol=1e-9)
+    np.testing.assert_allclose(of_two_devices[name], one, rtol=1e-9)

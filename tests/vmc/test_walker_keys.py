@@ -1,8 +1,5 @@
 """A walker's random numbers in a measurement are its own, whichever device it is on."""
 
-import os
-import subprocess
-import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -14,7 +11,7 @@ import numpy as np
 import pytest
 from jax import Array
 
-from tests.run.harness import REPOSITORY
+from tests.forks import on_devices
 from tests.vmc.test_worked_examples import make_trapped_electrons
 from vmcjob.columns import Axis, Column
 from vmcjob.vmc import devices
@@ -93,17 +90,7 @@ def test_one_and_two_devices_draw_the_same_for_every_walker(tmp_path: Path) -> N
     found = []
     for n_devices in (1, 2):
         path = str(tmp_path / f"{n_devices}.npz")
-        environment = os.environ | {
-            "XLA_FLAGS": f"--xla_force_host_platform_device_count={n_devices}",
-            "JAX_ENABLE_X64": "1",
-            "PYTHONPATH": str(REPOSITORY),
-        }
-        code = (
-            "import jax, tests.vmc.test_walker_keys as t\n"
-            f"assert jax.local_device_count() == {n_devices}\n"
-            f"t.save_measured({path!r})\n"
-        )
-        subprocess.run([sys.executable, "-c", code], env=environment, check=True, timeout=400)
+        on_devices(n_devices, save_measured, path)
         found.append(dict(np.load(path)))
     one, two = found
     assert np.abs(np.diff(one["drawn"], axis=0)).min() > 0.0
