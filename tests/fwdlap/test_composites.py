@@ -13,7 +13,7 @@ from tests.fwdlap.oracles import check
 from vmcjob import fwdlap
 
 # test_ansatz.py asks for as much of the project's own networks.
-OWN = "ferminet", "psiformer"
+OWN = "ferminet", "psiformer", "ferminet_polarised"
 
 
 @pytest.mark.slow
@@ -46,10 +46,9 @@ def test_many_electrons_agree_with_the_hessian_too(name: str):
     check(LARGE[name], jnp.asarray(np.random.default_rng(5).normal(size=(9, 3))))
 
 
+@pytest.mark.full_matrix  # test_ansatz.py compares batches under vmap; chunks: test_chunks.py
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "name", ["ferminet", pytest.param("psiformer", marks=pytest.mark.full_matrix)]
-)
+@pytest.mark.parametrize("name", ["ferminet", "psiformer"])
 def test_a_network_keeps_its_laplacian_under_vmap_and_chunking(name: str):
     """Batching rules of what the interpreter emits must not mix walkers."""
     walkers = jnp.asarray(np.random.default_rng(4).normal(size=(3, 4, 3)))

@@ -16,11 +16,11 @@ from vmcjob.vmc.contracts import ChainState
 from vmcjob.vmc.sampler import Moves, sample
 
 pytestmark = pytest.mark.usefixtures("float64")
-N_RUNS, RUN_WALKERS, RUN_STEPS, WAIT = 200, 16, 300, 100
+RUN_WALKERS, RUN_STEPS, WAIT = 16, 300, 100
 
 
 @cache
-def short_runs() -> list[dict[str, np.ndarray]]:
+def short_runs(n_runs: int) -> list[dict[str, np.ndarray]]:
     """Series of many runs of one electron with a node, all in one batch of walkers."""
     psi, nuclei = two_centres(-1.0), protons(DISTANCE)
 
@@ -30,16 +30,16 @@ def short_runs() -> list[dict[str, np.ndarray]]:
     def step(chain: ChainState, key: Array) -> tuple[ChainState, forces.Measured]:
         chain = sample(log_psi, None, key, chain, Moves(4), nuclei).chain
         found = jax.vmap(lambda r: forces.measure(sample_of(psi, nuclei, r)))(chain.r)
-        runs = (x.reshape(N_RUNS, RUN_WALKERS, *x.shape[1:]).mean(axis=1) for x in found)
+        runs = (x.reshape(n_runs, RUN_WALKERS, *x.shape[1:]).mean(axis=1) for x in found)
         return chain, forces.Measured(*runs)
 
     keys = jax.random.split(jax.random.key(1), WAIT + RUN_STEPS)
-    r = 1.5 * jax.random.normal(jax.random.key(2), (N_RUNS * RUN_WALKERS, 1, 3))
+    r = 1.5 * jax.random.normal(jax.random.key(2), (n_runs * RUN_WALKERS, 1, 3))
     start = ChainState(r, jnp.asarray(1.0))
     found = jax.jit(lambda: jax.lax.scan(step, start, keys)[1])()
     named = zip(COLUMNS, (np.asarray(one)[WAIT:] for one in found), strict=True)
     series = dict(named)
-    return [{name: x[:, k] for name, x in series.items()} for k in range(N_RUNS)]
+    return [{name: x[:, k] for name, x in series.items()} for k in range(n_runs)]
 
 
 @pytest.mark.full_matrix  # of all ratios of means: vmc/test_observables.py
@@ -51,11 +51,11 @@ def test_error_bars_of_forces_cover_as_they_should() -> None:
     small: without zones, single walkers carry the mean.
     """
     exact = exact_force(-1.0)
-    found = [one for series in short_runs() if (one := bond_force(series))]
+    found = [one for series in short_runs(200) if (one := bond_force(series))]
     hits = np.mean([abs(one.mean - exact) < one.error for one in found])
     assert 0.60 <= hits <= 0.75
     means = np.array([one.mean for one in found])
-    assert abs(means.mean() - exact) < 4.0 * means.std() / N_RUNS**0.5
+    assert abs(means.mean() - exact) < 4.0 * means.std() / len(means) ** 0.5
     assert np.median([one.error for one in found]) == pytest.approx(means.std(), rel=0.25)
 
 
@@ -65,7 +65,7 @@ def test_quantities_of_a_dimer_fit_together() -> None:
 
     Without control variates, which each quantity has its own coefficients of.
     """
-    series = dict(short_runs()[0])
+    series = dict(short_runs(4)[0])
     series[CONTROLS] = np.zeros_like(series[CONTROLS])
     found = Forces(2).estimate(series)
     assert found["forces"].shape == (2, 3)

@@ -28,7 +28,8 @@ WITH_CORE = System(CARBON_LIKE.nuclei, CARBON_LIKE.charges, 3, 2, (HELIUM_CORE, 
 DETERMINANTS = 3
 
 every_ansatz = pytest.mark.parametrize("name", list(ANSATZE))
-full_and_blocks = pytest.mark.parametrize("full", [True, False], ids=["full", "blocks"])
+# Spins are exchanged, and phases made, of any orbitals in the same way.
+an_ansatz = pytest.mark.parametrize("name", ["ferminet", *rest("psiformer", "slater-jastrow")])
 # Blocks are made of any orbitals in the same way.
 every_case = pytest.mark.parametrize(
     ("name", "full"),
@@ -89,7 +90,15 @@ def test_permuting_like_spins_leaves_the_modulus_unchanged(name, full) -> None:
 
 
 @pytest.mark.slow
-@every_case
+@pytest.mark.parametrize(
+    ("name", "full"),
+    [
+        ("ferminet", True),
+        ("slater-jastrow", False),
+        *rest(("ferminet", False), ("psiformer", True), ("psiformer", False)),
+        *rest(("slater-jastrow", True)),
+    ],
+)
 def test_the_phase_is_the_sign_of_the_wave_function(name, full) -> None:
     """Against determinants by NumPy; and exchanging like spins turns it, as a ratio has it."""
     net, _, orbitals, params, r = make(name, full)
@@ -103,7 +112,7 @@ def test_the_phase_is_the_sign_of_the_wave_function(name, full) -> None:
 
 
 @pytest.mark.slow
-@every_ansatz
+@an_ansatz
 def test_with_both_spins_exchanged_psi_is_symmetric_in_them(name) -> None:
     """A singlet, sign and all, which is no more than the sum of two values of the plain function.
 
@@ -182,18 +191,24 @@ def test_the_wave_function_vanishes_only_where_like_spins_meet(name, full, i, j,
     assert (met < log_psi(params, r) - 10.0) == vanishes
 
 
-@every_ansatz
+IONS = {
+    "Be3+": (System(((0.0, 0.0, 0.0),), (4,), 0, 1), False),
+    "H2-": (System(((0.0, 0.0, 0.0),), (1,), 3, 0), False),
+    "HeH-": (System(((0.0, 0.0, 0.0), (0.0, 0.0, 9.0)), (1, 2), 2, 2), True),
+}
+
+
 @pytest.mark.parametrize(
-    ("system", "full"),
+    ("ion", "name"),
     [
-        (System(((0.0, 0.0, 0.0),), (4,), 0, 1), False),
-        (System(((0.0, 0.0, 0.0),), (1,), 3, 0), False),
-        (System(((0.0, 0.0, 0.0), (0.0, 0.0, 9.0)), (1, 2), 2, 2), True),
+        pytest.param(ion, name, marks=() if i == k else pytest.mark.full_matrix)
+        for i, ion in enumerate(IONS)
+        for k, name in enumerate(ANSATZE)
     ],
-    ids=["Be3+", "H2-", "HeH-"],
 )
-def test_any_charge_and_spin_has_a_finite_wave_function(name, system, full) -> None:
+def test_any_charge_and_spin_has_a_finite_wave_function(ion, name) -> None:
     """Either spin may be empty, and an ion may have more electrons than its nuclei have charge."""
+    system, full = IONS[ion]
     _, log_psi, _, params, r = make(name, full, system)
     assert np.isfinite(log_psi(params, r))
 
@@ -334,8 +349,11 @@ def test_no_envelope_begins_so_slow_that_electrons_are_on_their_way_out() -> Non
 
 
 @pytest.mark.parametrize("name", ["ferminet", *rest("psiformer")])
-@full_and_blocks
-@pytest.mark.parametrize("n_each", [(1, 0), (1, 1)], ids=["one", "two"])
+@pytest.mark.parametrize(
+    ("full", "n_each"),
+    [(True, (1, 1)), (False, (1, 0)), *rest((True, (1, 0)), (False, (1, 1)))],
+    ids=["full-two", "blocks-one", "full-one", "blocks-two"],
+)
 def test_an_untrained_network_has_no_node_where_the_ground_state_has_none(
     name, full, n_each
 ) -> None:

@@ -68,7 +68,7 @@ def functions() -> dict[str, Callable[[], tuple[LogPsi, Params]]]:
     }
 
 
-@pytest.fixture(params=functions())
+@pytest.fixture(params=[*rest("ferminet"), "psiformer", MANY_WAYS])
 def function(
     request: pytest.FixtureRequest, float64: None, monkeypatch: pytest.MonkeyPatch
 ) -> tuple[LogPsi, Params]:
@@ -107,9 +107,10 @@ def test_which_products_are_left() -> None:
     assert left == {"heads", "mapped", "merging", "transposed"}
 
 
-# Devices and chunks do not depend on the wave function: one has all cases.
+# Devices and chunks do not depend on the wave function, nor on one another.
+ALWAYS = (MANY_WAYS, 1, 1), (MANY_WAYS, 3, 4)
 SHARED = [
-    pytest.param(name, *n, marks=() if name == MANY_WAYS else pytest.mark.full_matrix)
+    pytest.param(name, *n, marks=() if (name, *n) in ALWAYS else pytest.mark.full_matrix)
     for name in functions()
     for n in ((1, 1), (1, 4), (3, 1), (3, 4))
 ]
