@@ -29,8 +29,14 @@ NUMBER = "VMCJOB_TESTBED_NUMBER"  # the variable that says which testbed is mean
 PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
 HURRY_S = 0.5  # between looks at the queue
 LOOK_S = 0.01  # between looks at a file: what has to be seen may pass in a second
-LOGIN = ("unshare", "--uts", "sh", "-c", 'hostname login1; exec "$0" "$@"')
-"""What starts a command on a host that sees no process of the compute nodes."""
+LOGIN = """
+import ctypes, socket
+assert ctypes.CDLL(None).unshare(0x04000000) == 0  # CLONE_NEWUTS: a hostname of its own
+socket.sethostname("login1")
+from vmcjob.__main__ import main
+main()
+"""
+"""A command on a host that sees no process of the compute nodes."""
 # What a user has set for JAX stays out, except that jobs share what they compiled.
 COMPILED = ("JAX_COMPILATION_CACHE_DIR", "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS")
 
@@ -175,16 +181,18 @@ class Room:
         return replace(self, extra=extra, is_contained=True)
 
     def begin(self, *arguments: str) -> subprocess.Popen[str]:
-        """Begin a vmcjob command: a fork of a process that has imported the commands.
-
-        A host of another name needs a new interpreter.
-        """
-        pipe, command = subprocess.PIPE, (sys.executable, "-m", "vmcjob", *arguments)
-        given: dict[str, Any] = {"cwd": self.cwd, "env": self.environment, "text": True}
-        given |= {"stdin": subprocess.DEVNULL, "stdout": pipe, "stderr": pipe}
-        if self.is_elsewhere:
-            return subprocess.Popen([*LOGIN, *command], **given)
-        return Fork(COMMANDS, [*command], **given)
+        """Begin a vmcjob command: a fork of a process that has imported the commands."""
+        program = ("-c", LOGIN) if self.is_elsewhere else ("-m", "vmcjob")
+        return Fork(
+            COMMANDS,
+            [sys.executable, *program, *arguments],
+            cwd=self.cwd,
+            env=self.environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
 
     def start(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a vmcjob command to its end, whatever that is."""

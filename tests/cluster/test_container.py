@@ -18,6 +18,7 @@ pytestmark = pytest.mark.timeout(3600)  # building the image included
 TWO_DEVICES = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
 
 
+@pytest.mark.full_matrix  # the life of a job: test_life.py; jobs in an image: the next tests
 def test_from_submit_to_an_energy_in_an_image(contained):
     assert_lives_a_whole_life(contained)
 

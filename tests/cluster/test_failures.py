@@ -202,8 +202,8 @@ def test_filters_and_banners_of_a_users_shell_hide_no_job(room):
     assert "Partition=gpu" in room.cluster.call("scontrol", "show", "job", job_ids[0])
     noisy.run("cancel", "h")
     noisy.wait_for(CANCELLED=2)
-    noisy.run("submit", spec)
-    noisy.wait_for(FINISHED=2)
+    noisy.run("submit", noisy.spec(train=5, evaluate=40))
+    noisy.wait_for(FINISHED=1, CANCELLED=1)
 
 
 def test_a_path_with_spaces_and_shell_words_is_only_a_path(room):
