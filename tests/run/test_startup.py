@@ -1,12 +1,15 @@
 """What is settled before JAX starts."""
 
+import json
 import os
 import subprocess
 import sys
+from functools import cache
 
 import jax
 import pytest
 
+from tests.matrix import rest
 from vmcjob.fwdlap import elimination
 from vmcjob.run import startup
 from vmcjob.run.startup import (
@@ -20,28 +23,30 @@ from vmcjob.run.startup import (
 from vmcjob.spec import parse_spec
 
 PROGRAM = (
-    "import os; from vmcjob.run.startup import import_jax; import_jax(); print(os.environ[{!r}])"
+    "import json, os; from vmcjob.run.startup import import_jax; import_jax(); "
+    "print(json.dumps(dict(os.environ)))"
 )
 OURS = "NPROC", "OPENBLAS_NUM_THREADS", XLA_FLAGS
 
 
-def setting(of: str, **variables: str) -> str:
-    """What a variable is when JAX is imported, in a process with these variables."""
+@cache
+def settings(**variables: str) -> dict[str, str]:
+    """All variables when JAX is imported, in a process with these variables."""
     inherited = {name: value for name, value in os.environ.items() if name not in OURS}
     done = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(of)],
+        [sys.executable, "-c", PROGRAM],
         env=inherited | variables,
         capture_output=True,
         text=True,
         timeout=120,
         check=True,
     )
-    return done.stdout.strip()
+    return json.loads(done.stdout)
 
 
 def threads(of: str = "NPROC", **variables: str) -> int:
     """The size of XLA's pool, or another library's, in a process with these variables."""
-    return int(setting(of, **variables))
+    return int(settings(**variables)[of])
 
 
 def test_xla_has_more_threads_than_batches_that_wait_for_them() -> None:
@@ -76,7 +81,7 @@ def test_as_many_threads_as_processors_are_enough_without_such_batches(
         assert int(os.environ["NPROC"]) == max(at_least, len(os.sched_getaffinity(0)))
 
 
-@pytest.mark.parametrize("wish", ["3", "64"])
+@pytest.mark.parametrize("wish", ["3", *rest("64")])
 def test_who_sets_the_threads_is_heeded(wish: str) -> None:
     """A site may know better."""
     assert threads(NPROC=wish) == int(wish)
@@ -154,7 +159,8 @@ def test_a_compiler_for_gpus_hears_what_is_for_them_and_nothing_that_is_for_cpus
     assert {flag for flag in (*FOR_CPUS, *FOR_GPUS) if str(flag) in told} == set(heard)
 
 
-@pytest.mark.parametrize("for_gpus", [False, True])
+# What is for CPUs is told to each XLA of these tests.
+@pytest.mark.parametrize("for_gpus", [True, *rest(False)])
 def test_this_xla_knows_what_it_is_told(for_gpus: bool) -> None:
     """As it would end the process otherwise. On a machine with a GPU or without, it is the same."""
     program = (
@@ -207,7 +213,7 @@ def test_a_sum_over_nuclei_is_compiled_by_xla_itself() -> None:
     assert seen[1] > 0 or jax.__version_info__ < (0, 10)
 
 
-@pytest.mark.parametrize("length", [4, 2**12])
+@pytest.mark.parametrize("length", [4, *rest(2**12)])
 def test_what_is_kept_in_a_loop_is_compiled_however_short_it_is(length: int) -> None:
     """XLA would make one kernel of such a loop, and knows no barriers there."""
     program = (
