@@ -1,5 +1,6 @@
 """Forces from series: error bars, contradictions, and the force of a bond."""
 
+from collections.abc import Callable
 from functools import cache
 
 import jax
@@ -8,6 +9,7 @@ import numpy as np
 import pytest
 from jax import Array
 
+from tests.matrix import rest
 from tests.two_centres import DISTANCE, exact_force, protons, sample_of, two_centres
 from vmcjob.observables import Forces
 from vmcjob.observables.forces import COLUMNS, CONTROLS, bond_force, doubts
@@ -59,13 +61,31 @@ def test_error_bars_of_forces_cover_as_they_should() -> None:
     assert np.median([one.error for one in found]) == pytest.approx(means.std(), rel=0.25)
 
 
+def noise_of_a_dimer() -> dict[str, np.ndarray]:
+    """White noise in all columns of a dimer along z, opposite on its two nuclei."""
+    series, random = plain_series(np.zeros((2, 3, 2))), np.random.default_rng(3)
+    for name, column in series.items():
+        noise = 0.05 * random.normal(size=column.shape)
+        if noise.ndim > 1:
+            noise[:, 1] = -noise[:, 0]
+        series[name] = noise
+    nuclei = np.array([[0.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
+    series["force_nuclei"] = np.broadcast_to(nuclei, series["force_nuclei"].shape)
+    return series
+
+
 @pytest.mark.slow
-def test_quantities_of_a_dimer_fit_together() -> None:
+@pytest.mark.parametrize(
+    "make_series", [noise_of_a_dimer, *rest(lambda: short_runs(4)[0])], ids=["noise", "electron"]
+)
+def test_quantities_of_a_dimer_fit_together(
+    make_series: Callable[[], dict[str, np.ndarray]],
+) -> None:
     """The bond's force is the force on its second nucleus; sums and differences add up.
 
     Without control variates, which each quantity has its own coefficients of.
     """
-    series = dict(short_runs(4)[0])
+    series = dict(make_series())
     series[CONTROLS] = np.zeros_like(series[CONTROLS])
     found = Forces(2).estimate(series)
     assert found["forces"].shape == (2, 3)
