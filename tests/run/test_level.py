@@ -20,7 +20,6 @@ from vmcjob.spec import parse_spec
 from vmcjob.store import RunStore
 from vmcjob.verdict.findings import MAX_FALL
 
-N_KILLS = 5
 CEILING = 6000
 LEVEL = HELIUM.replace("[train]\nsteps = 60", f'[train]\nsteps = {CEILING}\nuntil = "level"')
 LEVEL = LEVEL.replace('kind = "sr"', 'kind = "sr"\nplateau = 0.7')  # a short end, for speed
@@ -98,12 +97,12 @@ def test_a_ceiling_that_comes_first_is_the_end(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_killed_in_its_training_ends_where_it_would_have(
-    finished: RunDir, tmp_path: Path
+    finished: RunDir, tmp_path: Path, n_kills: int
 ) -> None:
     """After the same number of steps, with the same bits: only committed rows decide."""
     expected, seconds = results(finished), working_seconds(finished)
     moments, run = random.Random(16), make_run(tmp_path, LEVEL)
-    for _ in range(N_KILLS):
+    for _ in range(n_kills):
         if is_killed(run, 1, fake.PROGRAM, moments.uniform(0, seconds / 2)):
             assert_begins(expected, run)
     code, log = finish(start(run, program=fake.PROGRAM))

@@ -32,7 +32,6 @@ from vmcjob.store import RunStore
 N_SERIES = 250
 SKEW = 1 / 8
 MakeSeries = Callable[[int, np.random.Generator, int], np.ndarray]
-N_KILLS = 5
 CEILING = 8000
 TARGET = 0.003  # hartree, of 64 walkers; reached long before the ceiling
 PRECISE = HELIUM.replace(
@@ -223,12 +222,12 @@ def test_a_ceiling_that_comes_first_is_told_of(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_run_killed_on_its_way_to_a_target_ends_where_it_would_have(
-    finished: RunDir, tmp_path: Path
+    finished: RunDir, tmp_path: Path, n_kills: int
 ) -> None:
     """After the same number of steps, with the same bits: only committed rows decide."""
     expected, seconds = results(finished), working_seconds(finished)
     moments, run = random.Random(16), make_run(tmp_path, PRECISE.format(TARGET))
-    for _ in range(N_KILLS):
+    for _ in range(n_kills):
         if is_killed(run, 1, fake.PROGRAM, moments.uniform(0, seconds / 2)):
             assert_begins(expected, run)
     code, log = finish(start(run, program=fake.PROGRAM))
