@@ -204,8 +204,8 @@ def test_a_full_disk_leaves_the_directory(path, monkeypatch):
 
 @pytest.mark.slow
 def test_killed_at_any_moment_the_store_is_whole(tmp_path):
-    """Before each 29th touch of the disk: a directory or an archive holds every commit."""
+    """Before each 61st touch of the disk: a directory or an archive holds every commit."""
     program = [sys.executable, "-m", "tests.store.killed_archivers", str(tmp_path / "run.zarr")]
-    done = subprocess.run([*program, "29"], capture_output=True, text=True, timeout=280)
+    done = subprocess.run([*program, "61"], capture_output=True, text=True, timeout=280)
     assert done.returncode == 0, done.stderr
     assert min(map(int, done.stdout.split())) >= 5
