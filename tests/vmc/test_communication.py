@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import pytest
 
 from tests.collectives import Collective, Tracing, of_compiled
+from tests.matrix import rest
 from tests.vmc.test_cuda import SPEC
 from vmcjob.run.calculation import build
 from vmcjob.spec import parse_spec
@@ -75,7 +76,7 @@ def largest(case: Case, kind: str, *, in_loops: bool = False) -> int:
     return max(sizes, default=0)
 
 
-@pytest.mark.parametrize("n_devices", [2, N_DEVICES])
+@pytest.mark.parametrize("n_devices", [N_DEVICES, *rest(2)])
 def test_spring_exchanges_the_scores_of_a_device_once_and_a_gram_matrix(n_devices: int) -> None:
     """A matrix of scores is dealt out by columns: (all walkers, columns / devices) on each.
 

@@ -9,6 +9,7 @@ import pytest
 from jax import Array
 from pyscf import scf
 
+from tests.matrix import rest
 from tests.vmc.test_core_energies import (
     GERMANIUM_HYDRIDE,
     SODIUM_DIMER,
@@ -71,7 +72,8 @@ def followed(r: Array, step: Array, nucleus: int, axis: int) -> Array:
     return r.at[:, axis].add(step * weight)
 
 
-@pytest.mark.parametrize("nucleus", [0, 1, 2])
+# 1 is bare; the others have cores.
+@pytest.mark.parametrize("nucleus", [0, 1, *rest(2)])
 def test_slopes_of_the_nonlocal_part_are_differences_at_fixed_rotations(nucleus: int) -> None:
     """[D, V]ψ/ψ = D (Vψ/ψ) − d/dt (V φ_t)/φ_t, with φ_t the ψ that the warp has moved by t.
 
