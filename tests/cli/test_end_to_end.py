@@ -22,8 +22,10 @@ name = "h"
 [system]
 atoms = [["H", 0.0, 0.0, 0.0]]
 [ansatz]
-kind = "slater-jastrow"
 determinants = 1
+layers = 1
+one_electron_width = 8
+two_electron_width = 4
 [sampler]
 walkers = 32
 warmup = 4

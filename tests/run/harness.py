@@ -49,10 +49,6 @@ warmup = 5
 flush_seconds = 0.001
 snapshots = 3
 """
-# The same without a network: its workers compile and trace half as much.
-CLASSICAL = HELIUM.replace("layers = 1\none_electron_width = 8\n", "").replace(
-    "[ansatz]\n", '[ansatz]\nkind = "slater-jastrow"\n'
-)
 
 
 def make_run(root: Path, text: str = HELIUM) -> RunDir:

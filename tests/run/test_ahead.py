@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from tests.run.harness import CLASSICAL, HELIUM, make_run, signal_when, start
+from tests.run.harness import HELIUM, make_run, signal_when, start
 from vmcjob.run import ahead
 from vmcjob.run.ahead import Steps
 from vmcjob.run.calculation import build, make_system
@@ -61,7 +61,7 @@ def whole(programs: list[str]) -> list[str]:
 @pytest.fixture(scope="module")
 def pretrained() -> Calculation:
     """Helium, which begins with Hartree-Fock; its optimizer compiles in no time."""
-    text = CLASSICAL.replace("[pretrain]\nsteps = 0", "[pretrain]\nsteps = 10")
+    text = HELIUM.replace("[pretrain]\nsteps = 0", "[pretrain]\nsteps = 10")
     spec = read(text.replace('kind = "sr"\ncg_iterations = 3', 'kind = "adam"'))
     return build(spec, solve(make_system(spec.system), "sto-3g"))
 
@@ -225,9 +225,7 @@ main()
 
 def test_a_run_that_is_stopped_waits_for_no_program(tmp_path: Path) -> None:
     """Its outcome is written: whoever begins it again must find nobody at it."""
-    run = make_run(
-        tmp_path, CLASSICAL.replace("[pretrain]\nsteps = 0", "[pretrain]\nsteps = 500000")
-    )
+    run = make_run(tmp_path, HELIUM.replace("[pretrain]\nsteps = 0", "[pretrain]\nsteps = 500000"))
     worker = start(run, program=("-c", ENDLESS, "run"))
 
     def is_at_it() -> bool:

@@ -13,7 +13,7 @@ SPEC = """
 name = "h"
 system.atoms = [["H", 0.0, 0.0, 0.0]]
 sampler = { walkers = 8, steps = 1, warmup = 0 }
-ansatz = { kind = "slater-jastrow", determinants = 1 }
+ansatz = { kind = "ferminet", layers = 1, determinants = 1, one_electron_width = 4 }
 optimizer = { kind = "adam" }
 train.steps = 0
 evaluate.steps = 5

@@ -9,7 +9,7 @@ import pytest
 import xarray
 
 from tests.run.harness import (
-    CLASSICAL,
+    HELIUM,
     assert_same,
     finish,
     has_committed,
@@ -23,7 +23,7 @@ from vmcjob.results.observed import quantities
 from vmcjob.store import RunStore
 
 NAMES = list(TABLE)
-TEXT = CLASSICAL.replace(
+TEXT = HELIUM.replace(
     "[evaluate]\n", f"[evaluate]\nobservables = {json.dumps(NAMES)}\nobserve_every = 4\n"
 ).replace('kind = "sr"\ncg_iterations = 3', 'kind = "adam"')  # compiles in no time
 

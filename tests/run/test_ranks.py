@@ -39,8 +39,11 @@ name = "h"
 [system]
 atoms = [["H", 0.0, 0.0, 0.0]]
 [ansatz]
-kind = "slater-jastrow"
 determinants = 1
+layers = 1
+one_electron_width = 4
+two_electron_width = 4
+jastrow = false
 [sampler]
 walkers = 16
 steps = 2

@@ -14,7 +14,6 @@ import xarray
 
 from tests.run import fake
 from tests.run.harness import (
-    CLASSICAL,
     HELIUM,
     assert_same,
     finish,
@@ -40,7 +39,7 @@ BEFORE_STEPS = (Activity.STARTING, Activity.COMPILING)
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> RunDir:
     """One run from beginning to end."""
-    run = make_run(tmp_path_factory.mktemp("undisturbed"), CLASSICAL)
+    run = make_run(tmp_path_factory.mktemp("undisturbed"))
     code, log = finish(start(run))
     assert code == 0, log
     assert " FINISHED" in log.splitlines()[-1]
@@ -82,7 +81,7 @@ def test_a_killed_run_resumes_to_the_same_bits(undisturbed: RunDir, tmp_path: Pa
     Catches anything left out of the checkpoint: keys, widths, the optimizer's memory, an
     equilibration done twice; and a Hartree–Fock that is forgotten when it was being solved.
     """
-    run = make_run(tmp_path, CLASSICAL)
+    run = make_run(tmp_path)
     for phase, n_steps in (("train", 1), ("evaluate", 20)):
         code = signal_when(start(run), signal.SIGKILL, has_committed(run, phase, n_steps))
         assert code == -signal.SIGKILL
@@ -275,7 +274,7 @@ def test_the_same_job_runs_on_two_devices(undisturbed: RunDir, tmp_path: Path) -
 
     The parameters differ too, so this compares runs of an easy system, not samples of one state.
     """
-    run = make_run(tmp_path, CLASSICAL)
+    run = make_run(tmp_path)
     code, log = finish(start(run, n_devices=2))
     assert code == 0, log
     provenance = RunStore.open(run.store_path).attrs["provenance"]
