@@ -38,6 +38,8 @@ MAX_DISTANCE = 10.0
 anions of the first three rows are below; an electron that nothing binds drifts away."""
 N_PARTS = 10
 """Parts of an evaluation whose mean variances are compared."""
+MAX_PER_MEDIAN = 4.0
+"""The mean of the variance over its median, where a median speaks for all walkers."""
 ERROR_OF_MEDIAN = 1.2533  # of a normal distribution, in standard errors of its mean
 MIN_TRAINING = 500
 """Steps that are worth training on for."""
@@ -92,14 +94,15 @@ def judge(train: Series, evaluate: Series, energy: Estimate, about: About) -> Ju
     spin = judge_spin(evaluate.get("s2"), about.spins)
     end = end_of(evaluate, energy)
     line = extrapolate(train["energy"], train["variance"], end)
-    far = max(line.slope or 0.0, 0.0) * usual_mean(evaluate["variance"])
     is_old = "s2" not in evaluate
     doubts = [about.unread, "" if spin.doubt == NOT_MEASURED else spin.doubt]
     if not found:
         doubts.append(doubt_of_walkers(about.walkers, energy))
+    unsettled = tuple(_unsettled(train["energy"], energy, line))
+    unsettled = unsettled or tuple(_much_variance(evaluate["variance"], energy))
     return Judgement(
         findings=(*found, *filter(None, [spin.finding]), *_unbound(evaluate)),
-        unsettled=() if is_old else tuple(_unsettled(train["energy"], energy, line, far)),
+        unsettled=() if is_old else unsettled,
         doubts=tuple(filter(None, doubts)),
         notes=(*((NOT_MEASURED,) if spin.doubt == NOT_MEASURED else ()), *about.notes),
         spin=spin,
@@ -124,33 +127,31 @@ def _unbound(evaluate: Series) -> Iterator[str]:
         yield f"an electron is not bound: {distance:.0f} bohr from the nearest nucleus on average"
 
 
-def usual_mean(values: np.ndarray) -> float:
-    """The mean of a usual tenth of a series: the median of the means of its tenths.
+def _much_variance(variance: np.ndarray, energy: Estimate) -> Iterator[str]:
+    """A variance, most of it at few walkers, that leaves more to gain than may be left.
 
-    Steps that are rare do not count, however far off they are.
+    The median of the variance, and so what is left by it, says nothing of these walkers. With a
+    weight p of states that lie D higher, p D is left and the variance is p D². D is taken as four
+    times the energy. The mean is that of a usual tenth of the steps: rare steps do not count.
     """
-    n_parts = max(1, min(N_PARTS, len(values)))
-    return float(np.median([np.mean(part) for part in np.array_split(values, n_parts)]))
+    tenths = np.array_split(variance, max(1, min(N_PARTS, len(variance))))
+    usual = float(np.median([np.mean(part) for part in tenths]))
+    most = 4.0 * abs(energy.mean) * max(MAX_LEFT, CERTAIN * energy.error)
+    if usual > max(most, MAX_PER_MEDIAN * float(np.median(variance))):
+        yield (
+            f"its variance of {usual:.2g} hartree², most of it at few walkers, says that more is "
+            "left to gain by training"
+        )
 
 
-def _unsettled(
-    energies: np.ndarray, energy: Estimate, line: Extrapolation, far: float
-) -> Iterator[str]:
-    """Why a training should go on: much is left, or nobody knows whether it has come to rest.
-
-    `far` is what is left by the mean of the variance, in hartree. Where most of the variance is at
-    few walkers, what is left by the median of the variance says nothing of these walkers.
-    """
+def _unsettled(energies: np.ndarray, energy: Estimate, line: Extrapolation) -> Iterator[str]:
+    """Why a training should go on: much is left, or nobody knows whether it has come to rest."""
     limit = max(MAX_LEFT, CERTAIN * energy.error)
     if not len(energies):
         yield "it was not trained, so that what is left to gain is not known"
         return
-    most = MAX_PER_LEFT * line.left + line.left_noise if line.left is not None else line.guess
-    if far > MAX_PER_LEFT * max(limit, most):
-        words = f"some {in_words(far, 2)} may be left to gain by training"
-        yield f"{words}, where few walkers have most of the variance"
-        return
     if line.left is not None:
+        most = MAX_PER_LEFT * line.left + line.left_noise
         if most > limit:
             words = f"some {in_words(line.left, 2)} are left to gain by training"
             yield f"{words}, perhaps {in_words(most, 2)}"
