@@ -76,19 +76,30 @@ def test_what_may_be_left_counts_and_not_only_the_estimate() -> None:
     assert verdicts.count("unsettled") >= 19
 
 
-@pytest.mark.parametrize(("every", "verdict"), [(4, "unsettled"), (N, "converged")])
-def test_a_large_variance_at_few_walkers_is_no_state_at_rest(every: int, verdict: str) -> None:
+@pytest.mark.parametrize(
+    ("every", "factor", "last", "verdict"),
+    [
+        (4, 300.0, LAST, "unsettled"),
+        (N, 5000.0, LAST, "converged"),  # one far step moves the mean over all steps as much
+        (4, 300.0, 0.01 * LAST, "converged"),  # few walkers have it, but it is small
+    ],
+)
+def test_a_large_variance_at_few_walkers_is_no_state_at_rest(
+    every: int, factor: float, last: float, verdict: str, monkeypatch
+) -> None:
     """A molecule of sodium was converged 9 mHa too high, and a silicon atom 4 mHa.
 
-    The energy did not follow the median of their variance. A single far step is no reason.
+    The energy did not follow the median of their variance.
     """
+    monkeypatch.setattr("tests.test_judgement.LAST", last)
     evaluate, g = evaluation(0, slope=0.02), np.random.default_rng(1)
     far = np.arange(0, N, every)
-    evaluate["variance"][far] *= 300.0
-    evaluate["energy"][far] += (300.0 * LAST / N_WALKERS) ** 0.5 * g.normal(size=len(far))
+    evaluate["variance"][far] *= factor
+    evaluate["energy"][far] += (factor * last / N_WALKERS) ** 0.5 * g.normal(size=len(far))
     found = judged(training(0, slope=0.02), evaluate)
     assert verdict_of(*found) == verdict
-    assert ("at few walkers, says that more is left" in words_of(*found)) == (every == 4)
+    is_told = "at few walkers, says that more is left" in words_of(*found)
+    assert is_told == (verdict == "unsettled")
 
 
 @pytest.mark.parametrize("slope", [0.3, 0.5])

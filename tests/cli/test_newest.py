@@ -157,3 +157,16 @@ def test_a_run_without_training_takes_no_run_s_place(
     make_run(tmp_path, OLD)
     run = make_run(tmp_path, NEW, f'[train]\nstart_from = "{OLD}"\nsteps = {steps}\n')
     assert trained_from(run) == origin
+
+
+@pytest.mark.parametrize(("distance", "origin"), [("1.4", OLD), ("1.5", None)])
+def test_one_system_in_other_words_is_the_same(
+    tmp_path: Path, distance: str, origin: str | None
+) -> None:
+    """Specs of earlier releases lack keys: their texts differ, and their systems do not."""
+    old = make_run(tmp_path, OLD)
+    lines = old.read_spec_text().replace("1.4", distance).splitlines(keepends=True)
+    old.spec_path.write_text("".join(line for line in lines if not line.startswith("charge =")))
+    assert old.read_spec_text().count("\n") == len(lines) - 1
+    run = make_run(tmp_path, NEW, f'[train]\nstart_from = "{OLD}"\nsteps = 10\n')
+    assert trained_from(run) == origin

@@ -17,6 +17,7 @@ from unittest.mock import patch
 import numpy as np
 
 import vmcjob
+from tests.cli.shell import STAND_IN
 from tests.forks import COMMANDS, Fork
 from vmcjob.rundir import Activity, RunDir, list_runs
 from vmcjob.runs.status import rows
@@ -24,7 +25,6 @@ from vmcjob.scheduler import Watch
 from vmcjob.store import RunStore
 
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
-STAND_IN = Path(__file__).parent / "stand_in"
 NUMBER = "VMCJOB_TESTBED_NUMBER"  # the variable that says which testbed is meant
 PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
 HURRY_S = 0.5  # between looks at the queue

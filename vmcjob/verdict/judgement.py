@@ -37,7 +37,9 @@ MAX_DISTANCE = 10.0
 """In bohr: the mean distance of the outermost electron from its nearest nucleus. Bound atoms and
 anions of the first three rows are below; an electron that nothing binds drifts away."""
 N_PARTS = 10
-"""Parts of an evaluation whose mean variances are compared."""
+"""Parts of an evaluation. The variance of a usual part is the median of their means."""
+MAX_EXCITATION = 4.0
+"""How far states that ψ contains lie above the ground state, at most, in energies of the run."""
 MAX_PER_MEDIAN = 4.0
 """The mean of the variance over its median, where a median speaks for all walkers."""
 ERROR_OF_MEDIAN = 1.2533  # of a normal distribution, in standard errors of its mean
@@ -131,12 +133,13 @@ def _much_variance(variance: np.ndarray, energy: Estimate) -> Iterator[str]:
     """A variance, most of it at few walkers, that leaves more to gain than may be left.
 
     The median of the variance, and so what is left by it, says nothing of these walkers. With a
-    weight p of states that lie D higher, p D is left and the variance is p D². D is taken as four
-    times the energy. The mean is that of a usual tenth of the steps: rare steps do not count.
+    weight p of states that lie D higher, p D is left and the variance is p D². D is taken as
+    `MAX_EXCITATION` times the energy. The mean is that of a usual tenth of the steps, so that
+    rare steps do not count.
     """
     tenths = np.array_split(variance, max(1, min(N_PARTS, len(variance))))
     usual = float(np.median([np.mean(part) for part in tenths]))
-    most = 4.0 * abs(energy.mean) * max(MAX_LEFT, CERTAIN * energy.error)
+    most = MAX_EXCITATION * abs(energy.mean) * max(MAX_LEFT, CERTAIN * energy.error)
     if usual > max(most, MAX_PER_MEDIAN * float(np.median(variance))):
         yield (
             f"its variance of {usual:.2g} hartree², most of it at few walkers, says that more is "
