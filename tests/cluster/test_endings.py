@@ -20,13 +20,8 @@ pytestmark = pytest.mark.timeout(3600)
 
 # Wall times by the way of disturbing. This SLURM warns of the end of one up to half a minute too
 # early, so that our own deadline comes first for certain only if there are three minutes.
-WAYS = {
-    "warning": "01:00:00",
-    "requeue": "01:00:00",
-    "kill": "01:00:00",
-    "wall time": "00:01:00",
-    "deadline": "00:03:00",
-}
+WAYS = {"requeue": "01:00:00", "kill": "01:00:00", "deadline": "00:03:00"}
+FURTHER_WAYS = {"warning": "01:00:00", "wall time": "00:01:00"}  # test_preemption.py has them, too
 TRAIN, EVALUATE = 100, 800  # steps, enough to be disturbed in
 TOO_SHORT = "the wall time ended before a single step was done; ask for more (-t)"
 
@@ -52,18 +47,26 @@ def undisturbed(cluster, tmp_path_factory) -> Peace:
     return Peace(series(run), duration_s)
 
 
+@pytest.fixture
+def ways(request: pytest.FixtureRequest) -> dict[str, str]:
+    """The ways of disturbing that are tried; all of them with --full-matrix."""
+    return WAYS | (FURTHER_WAYS if request.config.getoption("--full-matrix") else {})
+
+
 def test_a_run_that_is_disturbed_again_and_again_ends_with_the_same_series(
-    room, undisturbed, n_kills
+    room, undisturbed, ways, n_kills
 ):
     """Bit for bit, whenever it is disturbed; random moments find the state that is not kept.
 
     Each way has a run of its own, and all go on side by side, for deadlines take minutes to come.
     """
     longest_pause_s = undisturbed.duration_s / (4 * n_kills)
-    rooms = {how: replace(room, cwd=room.cwd / how) for how in WAYS}
-    with ThreadPoolExecutor(len(WAYS)) as pool:
+    rooms = {how: replace(room, cwd=room.cwd / how) for how in ways}
+    with ThreadPoolExecutor(len(ways)) as pool:
         stories = {
-            how: pool.submit(disturb_often, room, how, max(1, n_kills // 2), longest_pause_s)
+            how: pool.submit(
+                disturb_often, room, how, ways[how], max(1, n_kills // 2), longest_pause_s
+            )
             for how, room in rooms.items()
         }
     for how, story in stories.items():
@@ -79,11 +82,13 @@ def test_a_run_that_is_disturbed_again_and_again_ends_with_the_same_series(
     assert n_stops(rooms["deadline"]) == n_stops(rooms["deadline"], "deadline") > 0
 
 
-def disturb_often(room: Room, how: str, times: int, longest_pause_s: float) -> Process | None:
+def disturb_often(
+    room: Room, how: str, wall_time: str, times: int, longest_pause_s: float
+) -> Process | None:
     """Submit a run and disturb it so often at random moments; the first worker that was hit."""
     room.cwd.mkdir()
     # Of jobs that do not say how little memory they need, a node takes one.
-    room.run("submit", "--mem=500M", "-t", WAYS[how], room.spec(train=TRAIN, evaluate=EVALUATE))
+    room.run("submit", "--mem=500M", "-t", wall_time, room.spec(train=TRAIN, evaluate=EVALUATE))
     run, chance, worker, first = room.only_run(), random.Random(how), None, None
     for _ in range(times):
         # Some while they begin; the end of the wall time before the first step is another story.

@@ -20,11 +20,13 @@ LOST = "its job does not come back, vmcjob resume goes on"
 # with `auto_resume`.
 PARTITIONS = {
     "grace": "scavenge",
+    "for good": "scavenge-end",
+    "by itself": "scavenge-cancel",
+}
+FURTHER_PARTITIONS = {
     "at once": "scavenge-now",
     "end": "scavenge-cancel",
     "end in time": "scavenge-end",
-    "for good": "scavenge-end",
-    "by itself": "scavenge-cancel",
 }
 PROFILES = {"by itself": "auto_resume = true", "early": 'setup = ["sleep 5"]'}
 
@@ -55,10 +57,17 @@ def submit(room: Room, name: str, *options: str, evaluate: int = 1_000) -> Room:
     return own
 
 
+@pytest.fixture
+def partitions(request: pytest.FixtureRequest) -> dict[str, str]:
+    """Where runs are preempted; everywhere with --full-matrix."""
+    is_full = request.config.getoption("--full-matrix")
+    return PARTITIONS | (FURTHER_PARTITIONS if is_full else {})
+
+
 @first_of("termination", "warning")
-def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, preemption):
+def test_who_is_preempted_comes_back_or_says_that_it_does_not(room, partitions, preemption):
     rooms = {}
-    for how, name in PARTITIONS.items():
+    for how, name in partitions.items():
         # What is submitted again by its own job would be held once more.
         held = () if how == "by itself" else ("--extra", "hold")
         rooms[how] = submit(room, how, *held, "-p", name, evaluate=2_000)
