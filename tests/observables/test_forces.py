@@ -12,7 +12,7 @@ from jax import Array
 from tests.matrix import rest
 from tests.two_centres import DISTANCE, exact_force, protons, sample_of, two_centres
 from vmcjob.observables import Forces
-from vmcjob.observables.forces import COLUMNS, CONTROLS, bond_force, doubts
+from vmcjob.observables.forces import COLUMNS, CONTROLS, bond_force, doubts, forces_along
 from vmcjob.vmc import forces
 from vmcjob.vmc.contracts import ChainState
 from vmcjob.vmc.sampler import Moves, sample
@@ -142,3 +142,36 @@ def test_the_force_of_a_bond_points_along_it() -> None:
     assert found is not None
     assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
     assert found.error == pytest.approx(0.1 / 2**0.5 / 400**0.5, rel=0.2)
+
+
+def noisy_forms(truth: np.ndarray, offset: float = 0.0) -> dict[str, np.ndarray]:
+    """Forces on a dimer along x: by the warp, and with this offset on the second nucleus.
+
+    The second form has a tenth of the warp's noise, but on its first nucleus ten times as much.
+    """
+    random, series = np.random.default_rng(5), plain_series(np.zeros((2, 3, 2)))
+    local = np.zeros_like(series["force_local"])
+    local[..., 0] = truth + 0.3 * random.normal(size=(400, 1, 3)) * np.array([[-1.0], [1.0]])
+    local[..., 1] = truth + random.normal(size=(400, 2, 3)) * np.array([[3.0], [0.03]])
+    local[:, 1, 0, 1] += offset
+    return series | {"force_local": local}
+
+
+def test_a_force_by_both_forms_has_the_noise_of_the_better_one() -> None:
+    """The noise on the first nucleus does not count: all forces add up to zero."""
+    bond = np.zeros((2, 3))
+    bond[:, 0] = [-0.5, 0.5]
+    (found,) = forces_along(noisy_forms(0.2 * 2.0 * bond), [bond])
+    assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
+    # Two unknown coefficients from 400 steps add less than 1 % to the better form's error.
+    assert found.error == pytest.approx(0.03 / 400**0.5, rel=0.2)
+
+
+def test_a_second_form_that_contradicts_the_warp_is_not_used() -> None:
+    """Else a form without noise would decide, however wrong it is."""
+    bond = np.zeros((2, 3))
+    bond[:, 0] = [-0.5, 0.5]
+    series = noisy_forms(0.2 * 2.0 * bond, offset=0.5)
+    (found,) = forces_along(series, [bond])
+    assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
+    assert found.error == pytest.approx(0.3 / 400**0.5, rel=0.2)
