@@ -12,7 +12,7 @@ from jax import Array
 from tests.matrix import rest
 from tests.two_centres import DISTANCE, exact_force, protons, sample_of, two_centres
 from vmcjob.observables import Forces
-from vmcjob.observables.forces import COLUMNS, CONTROLS, bond_force, doubts, forces_along
+from vmcjob.observables.forces import BIAS, COLUMNS, CONTROLS, bond_force, doubts, forces_along
 from vmcjob.vmc import forces
 from vmcjob.vmc.contracts import ChainState
 from vmcjob.vmc.sampler import Moves, sample
@@ -157,21 +157,31 @@ def noisy_forms(truth: np.ndarray, offset: float = 0.0) -> dict[str, np.ndarray]
     return series | {"force_local": local}
 
 
+BOND = np.zeros((2, 3))
+BOND[:, 0] = [-0.5, 0.5]
+
+
 def test_a_force_by_both_forms_has_the_noise_of_the_better_one() -> None:
     """The noise on the first nucleus does not count: all forces add up to zero."""
-    bond = np.zeros((2, 3))
-    bond[:, 0] = [-0.5, 0.5]
-    (found,) = forces_along(noisy_forms(0.2 * 2.0 * bond), [bond])
+    (found,) = forces_along(noisy_forms(0.2 * 2.0 * BOND), [BOND])
     assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
     # Two unknown coefficients from 400 steps add less than 1 % to the better form's error.
-    assert found.error == pytest.approx(0.03 / 400**0.5, rel=0.2)
+    assert found.error == pytest.approx(np.hypot(0.03 / 400**0.5, BIAS * 0.5**0.5), rel=0.2)
+
+
+def test_a_warp_with_little_noise_needs_no_form_that_may_have_a_bias() -> None:
+    """The second form is off by half of `BIAS`, which its own noise hides."""
+    series = noisy_forms(0.2 * 2.0 * BOND, offset=BIAS)
+    series["force_local"][..., 0] = 0.2 * 2.0 * BOND + 0.01 * (
+        series["force_local"][..., 0] - 0.2 * 2.0 * BOND
+    )
+    (found,) = forces_along(series, [BOND])
+    assert found.mean == pytest.approx(0.2, abs=0.3 * BIAS)
+    assert found.error == pytest.approx(0.003 / 400**0.5, rel=0.2)
 
 
 def test_a_second_form_that_contradicts_the_warp_is_not_used() -> None:
     """Else a form without noise would decide, however wrong it is."""
-    bond = np.zeros((2, 3))
-    bond[:, 0] = [-0.5, 0.5]
-    series = noisy_forms(0.2 * 2.0 * bond, offset=0.5)
-    (found,) = forces_along(series, [bond])
+    (found,) = forces_along(noisy_forms(0.2 * 2.0 * BOND, offset=0.5), [BOND])
     assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
     assert found.error == pytest.approx(0.3 / 400**0.5, rel=0.2)
