@@ -66,9 +66,11 @@ def test_a_network_begins_small_inside_a_core(name: str) -> None:
     assert (log_psi[:, :2].max(axis=1) < log_psi.max(axis=1) + math.log(0.4)).all()
 
 
-def test_only_nuclei_with_a_repulsive_core_have_holes() -> None:
+def test_only_nuclei_with_a_core_have_holes() -> None:
     """All-electron atoms keep their parameters; nitrogen's core in this set does not repel."""
     assert holes_of(System(((0.0, 0.0, 0.0),), (11,), 6, 5)) == ()
-    assert holes_of(system_of('["N", 0, 0, 0]', "spin = 3", "stuttgart")) == ()
+    (hole,) = holes_of(system_of('["N", 0, 0, 0]', "spin = 3", "stuttgart"))
+    assert hole.depth < 0.01
+    assert hole.rate == pytest.approx(200.0, rel=0.01)  # 1/bohr, of a radius of 0.1 bohr
     hydride = system_of('["H", 0, 0, 2], ["Na", 0, 0, 0]')
     assert [hole.nucleus for hole in holes_of(hydride)] == [1]

@@ -15,10 +15,11 @@ from vmcjob.vmc.ansatz.distances import SMOOTHING
 from vmcjob.vmc.nucleus import Core, values
 from vmcjob.vmc.system import System
 
-SHALLOWEST: Final = 0.1
-"""Smallest depth of a hole; the network has no trouble with a tenth of ψ."""
+NARROWEST: Final = 0.1
+"""Bohr, smallest radius of a hole: half the radius of the smallest cores. A core that does not
+repel s electrons has a hole of no depth and this radius."""
 SPACING: Final = 0.02
-"""Bohr, of the radial grid; the smallest holes are ten times as wide."""
+"""Bohr, of the radial grid."""
 POINTS: Final = 600
 """Of the grid: to 12 bohr, where its end does not matter inside a core."""
 
@@ -32,7 +33,7 @@ class Hole(NamedTuple):
 
 
 class CoreHoles(nn.Module):
-    """Π_I exp(−A_I exp(−κ_I s_I)) for each determinant and orbital, over nuclei with a hole.
+    """Π_I exp(−A_I exp(−κ_I s_I)) for each determinant and orbital, over nuclei with a core.
 
     A valence s orbital of sodium has A = 2.4: at the nucleus it is a tenth of its maximum. Of 10⁴
     electrons, four are where the hole is. So neither pretraining nor VMC teaches the hole to a
@@ -62,10 +63,9 @@ class CoreHoles(nn.Module):
 
 
 def holes_of(system: System) -> tuple[Hole, ...]:
-    """The holes of a system, of nuclei with a core that is deep enough."""
+    """The holes of a system, one for each nucleus with a core."""
     species = enumerate(system.species)
-    found = [Hole(i, *_shape(one.core, one.charge)) for i, one in species if one.core]
-    return tuple(hole for hole in found if hole.depth > SHALLOWEST)
+    return tuple(Hole(i, *_shape(one.core, one.charge)) for i, one in species if one.core)
 
 
 @cache
@@ -81,6 +81,6 @@ def _shape(core: Core, charge: int) -> tuple[float, float]:
     _, u = np.linalg.eigh(np.diag(v + SPACING**-2) - 0.5 * SPACING**-2 * neighbours)
     log_phi = np.log(np.abs(u[:, 0] / r))
     top = log_phi.max()
-    depth = float(top - log_phi[0])
-    edge = float(r[np.argmax(log_phi >= top - depth / math.e)])
+    depth = round(float(top - log_phi[0]), 6)  # the same on all machines
+    edge = max(NARROWEST, float(r[np.argmax(log_phi >= top - depth / math.e)]))
     return depth, 1.0 / (math.hypot(edge, SMOOTHING) - SMOOTHING)
