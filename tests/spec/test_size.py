@@ -24,6 +24,7 @@ ATOMS = {
     "He": '[["He", 0, 0, 0]]',
     "LiH": '[["Li", 0, 0, 0], ["H", 0, 0, 3]]',
     "H2O": '[["O", 0, 0, 0], ["H", 0, 0, 2], ["H", 0, 2, 0]]',
+    "NaH": '[["Na", 0, 0, 0], ["H", 0, 0, 3.6]]\necp = "ccecp"',
     "Sc": '[["Sc", 0, 0, 0]]',
 }
 
@@ -41,7 +42,7 @@ def count_with_flax(spec: JobSpec) -> int:
     return sum(math.prod(leaf.shape) for leaf in jax.tree.leaves(params))
 
 
-@pytest.mark.parametrize("atoms", ["H", "He", "LiH", "H2O"])
+@pytest.mark.parametrize("atoms", ["H", "He", "LiH", "H2O", "NaH"])
 @pytest.mark.parametrize(
     "ansatz",
     [

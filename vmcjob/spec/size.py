@@ -125,9 +125,10 @@ def _columns(is_full: bool, system: "System") -> Iterator[int]:
 
 
 def _count_orbitals(width: int, ansatz: FermiNet | Psiformer, system: "System") -> int:
-    """Parameters of one affine map, and two per nucleus, for each orbital."""
+    """For each orbital: parameters of one affine map, two per nucleus, and one per core."""
     n_orbitals = ansatz.determinants * sum(_columns(ansatz.full_determinants, system))
-    return n_orbitals * (width + 1 + 2 * len(system.atoms))
+    n_cores = sum(core is not None for core in system.cores)
+    return n_orbitals * (width + 1 + 2 * len(system.atoms) + n_cores)
 
 
 def _count_ferminet(ansatz: FermiNet, system: "System") -> int:

@@ -10,6 +10,7 @@ from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
 from vmcjob.vmc.ansatz.envelopes import IsotropicEnvelope
+from vmcjob.vmc.ansatz.holes import CoreHoles, holes_of
 from vmcjob.vmc.system import System, core_orbitals
 
 SLIGHT: Final = nn.initializers.variance_scaling(0.01, "fan_in", "truncated_normal")
@@ -18,6 +19,8 @@ SLIGHT: Final = nn.initializers.variance_scaling(0.01, "fan_in", "truncated_norm
 
 class OrbitalMatrices(nn.Module):
     """One affine map of the features and one envelope for each spin, determinant and orbital.
+
+    Around nuclei with a core, envelopes have the holes of `CoreHoles`.
 
     Full determinants contain all electrons and all orbitals. Otherwise each spin has its own
     matrices, and ψ is the sum of the products of both (arXiv:1909.02487, section II C).
@@ -37,6 +40,7 @@ class OrbitalMatrices(nn.Module):
         n_up, counts = self.system.n_up, (self.system.n_up, self.system.n_down)
         orbitals = [(spin, column) for spin, n in enumerate(counts) for column in range(n)]
         spins = [spin for spin, n in enumerate(counts) if n]
+        holes = holes_of(self.system)
         blocks = []
         for spin, h_spin, d_spin in zip(spins, by_spin(h, n_up), by_spin(d_en, n_up), strict=True):
             held = [of for of in orbitals if self.full_determinants or of[0] == spin]
@@ -50,6 +54,8 @@ class OrbitalMatrices(nn.Module):
                 phi = dense(width)(h_spin).reshape(shape)
             own = self.system.charges, self.determinants, columns, core_orbitals(self.system)
             envelope = IsotropicEnvelope(*own)(d_spin)
+            if holes:
+                envelope *= CoreHoles(holes, self.determinants, len(columns))(d_spin)
             blocks.append(jnp.swapaxes(phi * envelope, 0, 1))
         return (jnp.concatenate(blocks, axis=1),) if self.full_determinants else tuple(blocks)
 
