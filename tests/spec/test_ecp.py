@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from vmcjob.errors import SpecError
-from vmcjob.spec import JobSpec, dump_spec, load_resolved, parse_spec, read_spec, science
+from vmcjob.spec import FermiNet, JobSpec, dump_spec, load_resolved, parse_spec, read_spec, science
 from vmcjob.spec.basis import by_element
 from vmcjob.spec.ecp import load_potential
 from vmcjob.spec.plausible import doubts_about
@@ -29,6 +29,21 @@ def test_a_set_is_resolved_to_its_numbers() -> None:
     assert science(named) == science(spec)
     other = spec_of('["C", 0, 0, 0], ["H", 0, 0, 2]', 'ecp = "ccecp"\necp_points = 12')
     assert science(other) != science(spec)
+
+
+def test_only_new_runs_with_cores_begin_with_holes() -> None:
+    """A run directory of before has no such key, and its network no such parameters."""
+    new, bare = spec_of('["Na", 0, 0, 0]', 'ecp = "ccecp"'), spec_of('["Na", 0, 0, 0]', "")
+    assert isinstance(new.ansatz, FermiNet)
+    assert isinstance(bare.ansatz, FermiNet)
+    assert (new.ansatz.core_holes, bare.ansatz.core_holes) == (True, False)
+    assert "core_holes" not in str(science(bare))
+    of_before = dump_spec(new).replace("core_holes = true\n", "")
+    assert of_before != dump_spec(new)
+    without = spec_of('["Na", 0, 0, 0]', 'ecp = "ccecp"\n[ansatz]\ncore_holes = false')
+    assert load_resolved(of_before, "spec.toml") == without
+    with pytest.raises(SpecError, match=r"core_holes: no nucleus has a core potential"):
+        spec_of('["Na", 0, 0, 0]', "[ansatz]\ncore_holes = true")
 
 
 def test_no_potential_is_the_spec_of_before() -> None:

@@ -69,10 +69,10 @@ def test_strings_and_truth_values_can_be_swept() -> None:
     points = parse_spec(text, "h2.toml").points
     found = [(p.spec.numerics.dtype, p.spec.ansatz) for p in points]
     assert found == [
-        ("float32", FermiNet(jastrow=True)),
-        ("float32", FermiNet(jastrow=False)),
-        ("float64", FermiNet(jastrow=True)),
-        ("float64", FermiNet(jastrow=False)),
+        ("float32", FermiNet(core_holes=False, jastrow=True)),
+        ("float32", FermiNet(core_holes=False, jastrow=False)),
+        ("float64", FermiNet(core_holes=False, jastrow=True)),
+        ("float64", FermiNet(core_holes=False, jastrow=False)),
     ]
 
 

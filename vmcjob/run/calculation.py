@@ -205,6 +205,7 @@ def make_ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
                 layers=options.layers,
                 one_electron_width=options.one_electron_width,
                 two_electron_width=options.two_electron_width,
+                core_holes=bool(options.core_holes),
             )
         case jobspec.Psiformer():
             orbitals = Psiformer(
@@ -216,6 +217,7 @@ def make_ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
                 head_width=options.head_width,
                 mlp_width=options.mlp_width,
                 layer_norm=options.layer_norm,
+                core_holes=bool(options.core_holes),
             )
         case jobspec.SlaterJastrow():
             orbitals = SlaterOrbitals(

@@ -19,6 +19,11 @@ SpinSymmetric = Annotated[
     "whether the function with both spins exchanged is added: even total spins, twice the cost",
     Before(False),
 ]
+CoreHoles = Annotated[
+    bool | None,
+    "whether orbitals begin with the hole that a core potential makes; yes if there is one",
+    Before(False),
+]
 Jastrow = Annotated[bool, "whether a factor sees to the electron-electron cusps"]
 
 
@@ -33,6 +38,7 @@ class FermiNet:
     layers: Layers = 2
     one_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of an electron"] = 32
     two_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of a pair"] = 8
+    core_holes: CoreHoles = None
     jastrow: Jastrow = True
 
 
@@ -49,6 +55,7 @@ class Psiformer:
     head_width: Annotated[int, between(1, MAX_FEATURES), "features of an electron per head"] = 8
     mlp_width: Annotated[int, between(1, MAX_FEATURES), "hidden features after attention"] = 32
     layer_norm: Annotated[bool, "whether features are normalized in each layer"] = False
+    core_holes: CoreHoles = None
     jastrow: Jastrow = True
 
 

@@ -23,7 +23,7 @@ from vmcjob.resources import (
     memory_mb,
     wall_time_s,
 )
-from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz
+from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz, SlaterJastrow
 from vmcjob.spec.basis import why_not
 from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
@@ -186,6 +186,9 @@ class JobSpec:
         if self.train.follow_nuclei is None:
             train = replace(self.train, follow_nuclei=self.train.start_from is not None)
             object.__setattr__(self, "train", train)
+        if not isinstance(self.ansatz, SlaterJastrow) and self.ansatz.core_holes is None:
+            ansatz = replace(self.ansatz, core_holes=self.system.has_cores)
+            object.__setattr__(self, "ansatz", ansatz)
         if self.sampler.jumps is None:
             # Of several, jumps would find ions that training then has to unlearn.
             is_alone = self.system.n_electrons == 1
@@ -213,6 +216,10 @@ class JobSpec:
             # kfac-jax finds no dense layer that is used twice, and falls back to diagonals.
             message = "kfac knows no layers of a function that is used twice; use spring"
             yield Clash(("ansatz", "optimizer"), message, ("spin_symmetric",))
+        wants_holes = not isinstance(self.ansatz, SlaterJastrow) and self.ansatz.core_holes
+        if wants_holes and not self.system.has_cores:
+            message = "no nucleus has a core potential; leave it out"
+            yield Clash(("ansatz", "system"), message, ("core_holes",))
         yield from self._active_space_clashes()
         if self.train.start_from and self.pretrain.steps:
             message = "a run that starts from another has been pretrained; leave one of both out"

@@ -125,10 +125,10 @@ def _columns(is_full: bool, system: "System") -> Iterator[int]:
 
 
 def _count_orbitals(width: int, ansatz: FermiNet | Psiformer, system: "System") -> int:
-    """For each orbital: parameters of one affine map, two per nucleus, and one per core."""
+    """For each orbital: parameters of one affine map, two per nucleus, and one per hole."""
     n_orbitals = ansatz.determinants * sum(_columns(ansatz.full_determinants, system))
-    n_cores = sum(core is not None for core in system.cores)
-    return n_orbitals * (width + 1 + 2 * len(system.atoms) + n_cores)
+    n_holes = sum(core is not None for core in system.cores) if ansatz.core_holes else 0
+    return n_orbitals * (width + 1 + 2 * len(system.atoms) + n_holes)
 
 
 def _count_ferminet(ansatz: FermiNet, system: "System") -> int:

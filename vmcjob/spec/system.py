@@ -185,6 +185,11 @@ class System:
         return tuple(known.get(symbol) for symbol in self.symbols)
 
     @property
+    def has_cores(self) -> bool:
+        """Whether a potential stands for the core of any atom."""
+        return any(core is not None for core in self.cores)
+
+    @property
     def needs(self) -> tuple[tuple[int, bool], ...]:
         """For each atom, the number of its element, and whether its core has a potential."""
         cores = (core is not None for core in self.cores)

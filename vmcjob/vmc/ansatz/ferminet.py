@@ -27,6 +27,7 @@ class FermiNet(nn.Module):
     layers: int
     one_electron_width: int
     two_electron_width: int
+    core_holes: bool = True  # where there are cores
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
@@ -41,7 +42,8 @@ class FermiNet(nn.Module):
                 h_two_next = fwdlap.tanh(dense(self.two_electron_width)(h_two))
                 h_two = _residual(h_two, h_two_next)
             h_one = _residual(h_one, h_one_next)
-        return OrbitalMatrices(self.system, self.determinants, self.full_determinants)(h_one, d_en)
+        shape = self.determinants, self.full_determinants, self.core_holes
+        return OrbitalMatrices(self.system, *shape)(h_one, d_en)
 
     def _one_electron_layer(
         self, h_one: Float[Array, "elec f"], h_two: Float[Array, "elec elec g"]

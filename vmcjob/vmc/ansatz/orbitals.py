@@ -20,7 +20,7 @@ SLIGHT: Final = nn.initializers.variance_scaling(0.01, "fan_in", "truncated_norm
 class OrbitalMatrices(nn.Module):
     """One affine map of the features and one envelope for each spin, determinant and orbital.
 
-    Around nuclei with a core, envelopes have the holes of `CoreHoles`.
+    With `core_holes`, envelopes have the holes of `CoreHoles` around nuclei with a core.
 
     Full determinants contain all electrons and all orbitals. Otherwise each spin has its own
     matrices, and ψ is the sum of the products of both (arXiv:1909.02487, section II C).
@@ -33,6 +33,7 @@ class OrbitalMatrices(nn.Module):
     system: System
     determinants: int
     full_determinants: bool
+    core_holes: bool
 
     @nn.compact
     def __call__(self, h: Float[Array, "elec f"], d_en: Float[Array, "elec nuc"]) -> Stacks:
@@ -40,7 +41,7 @@ class OrbitalMatrices(nn.Module):
         n_up, counts = self.system.n_up, (self.system.n_up, self.system.n_down)
         orbitals = [(spin, column) for spin, n in enumerate(counts) for column in range(n)]
         spins = [spin for spin, n in enumerate(counts) if n]
-        holes = holes_of(self.system)
+        holes = holes_of(self.system) if self.core_holes else ()
         blocks = []
         for spin, h_spin, d_spin in zip(spins, by_spin(h, n_up), by_spin(d_en, n_up), strict=True):
             held = [of for of in orbitals if self.full_determinants or of[0] == spin]

@@ -32,6 +32,7 @@ class Psiformer(nn.Module):
     head_width: int
     mlp_width: int
     layer_norm: bool
+    core_holes: bool = True  # where there are cores
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
@@ -43,7 +44,8 @@ class Psiformer(nn.Module):
             h = self._normalized(h + SelfAttention(self.heads, self.head_width)(h))
             hidden = nn.tanh(dense(self.mlp_width)(h))
             h = self._normalized(h + nn.tanh(dense(h.shape[-1])(hidden)))
-        return OrbitalMatrices(self.system, self.determinants, self.full_determinants)(h, d_en)
+        shape = self.determinants, self.full_determinants, self.core_holes
+        return OrbitalMatrices(self.system, *shape)(h, d_en)
 
     def _features(
         self, r_en: Float[Array, "elec nuc 3"], d_en: Float[Array, "elec nuc"]
