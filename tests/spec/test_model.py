@@ -97,6 +97,21 @@ def test_an_adapted_damping_has_a_pace_and_limits() -> None:
 
 
 @pytest.mark.parametrize(
+    ("more", "clip"),
+    [
+        ("", 5.0),
+        ('system.ecp = "ccecp"', 50.0),
+        ('system.ecp = "ccecp"\noptimizer.clip = 7.0', 7.0),
+        ('system.ecp = "ccecp"\noptimizer.kind = "kfac"', 50.0),
+    ],
+)
+def test_local_energies_are_clipped_less_with_core_potentials(more: str, clip: float) -> None:
+    """Rare walkers inside cores are heard. All-electron jobs keep their numbers and ids."""
+    text = f'name = "x"\nsystem.atoms = [["Na", 0, 0, 0]]\nsystem.spin = 1\n{more}\n'
+    assert parse_spec(text, "x.toml").points[0].spec.optimizer.clip == clip
+
+
+@pytest.mark.parametrize(
     ("time", "seconds"),
     [("00:30:00", 1800.0), ("2:00:05", 7205.0), ("1-12:00:00", 129600.0), ("100:00:00", 360000.0)],
 )

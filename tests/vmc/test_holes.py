@@ -49,8 +49,8 @@ def test_a_hole_is_that_of_the_s_orbital_of_hartree_fock(element: str, spin: int
 def test_a_network_begins_small_inside_a_core(name: str) -> None:
     """In Na2, with either electron in either core, |ψ| is below two fifths of its largest value.
 
-    Without holes, ψ begins largest at the nuclei. Pretraining then left a node around each of them,
-    and after 2000 steps of training Na2 was 9 mHa too high.
+    Without holes, ψ begins largest at the nuclei. Training then made a node around each of them,
+    and Na2 was 9 mHa too high after 2000 steps.
     """
     system = system_of('["Na", 0, 0, -2.9], ["Na", 0, 0, 2.9]')
     net = ANSATZE[name](system)

@@ -24,7 +24,7 @@ from vmcjob.vmc.schedule import (
 from vmcjob.vmc.spring import Spring
 from vmcjob.vmc.sr import StochasticReconfiguration
 from vmcjob.vmc.streams import Stream
-from vmcjob.vmc.update import UpdateRule
+from vmcjob.vmc.update import CLIPPING, UpdateRule
 
 COLUMNS: Final = {
     jobspec.Sr: StochasticReconfiguration.columns,
@@ -101,7 +101,7 @@ def learning_rate(spec: jobspec.JobSpec) -> LearningRate:
 
 
 def _clipping(options: jobspec.Optimizer) -> Clipping:
-    return Clipping(options.clip, options.clip_centre)
+    return Clipping(options.clip or CLIPPING.width, options.clip_centre)
 
 
 def _memory(options: jobspec.MinSr | jobspec.Spring) -> Memory:

@@ -27,7 +27,7 @@ from vmcjob.spec.ansatz import DEFAULT_ANSATZ, Ansatz, SlaterJastrow
 from vmcjob.spec.basis import why_not
 from vmcjob.spec.budget import DEFAULT_BUDGET, Budget
 from vmcjob.spec.evaluate import DEFAULT_EVALUATE, MAX_STEPS, Evaluate
-from vmcjob.spec.optimizer import DEFAULT_OPTIMIZER, Optimizer
+from vmcjob.spec.optimizer import CLIP, CLIP_WITH_CORES, DEFAULT_OPTIMIZER, Optimizer
 from vmcjob.spec.pretrain import (
     BY_START,
     DEFAULT_PRETRAIN,
@@ -183,6 +183,9 @@ class JobSpec:
         if start.steps == BY_START:
             start = replace(start, steps=0 if self.train.start_from else PRETRAIN_STEPS)
         object.__setattr__(self, "pretrain", settled(start, self.system))
+        if self.optimizer.clip is None:
+            clip = CLIP_WITH_CORES if self.system.has_cores else CLIP
+            object.__setattr__(self, "optimizer", replace(self.optimizer, clip=clip))
         if self.train.follow_nuclei is None:
             train = replace(self.train, follow_nuclei=self.train.start_from is not None)
             object.__setattr__(self, "train", train)

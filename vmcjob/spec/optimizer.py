@@ -25,6 +25,12 @@ FINAL_RATE: Final = 0.01
 DAMPING_RANGE: Final = 100.0
 """Default factor by which an adapted damping may differ from its first value."""
 
+CLIP: Final = 5.0
+CLIP_WITH_CORES: Final = 50.0
+"""Inside a core, ψ is small, walkers are few, and local energies are off by hartrees. Clipped at 5
+mean deviations, tenths of a hartree or less, such walkers teach nothing: training lowers the median
+of the local energies and not their mean."""
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -50,7 +56,12 @@ class Shared:
         f"part of learning_rate, and of the largest step, at the end; {FINAL_RATE}",
         Before(None),
     ] = None
-    clip: Annotated[float, above(0), "local energies are clipped at so many mean deviations"] = 5.0
+    clip: Annotated[
+        float | None,
+        above(0),
+        f"local energies are clipped at so many mean deviations; {CLIP:g}, "
+        f"or {CLIP_WITH_CORES:g} with core potentials",
+    ] = None
     clip_centre: Annotated[Literal["median", "mean"], "what the deviations are taken from"] = (
         "median"
     )
