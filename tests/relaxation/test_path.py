@@ -70,7 +70,7 @@ def follow(path: Relaxation, root: Path, noise: float = 0.01) -> Relaxation:
 
 def test_a_path_leads_to_the_minimum_and_says_why_it_ends(tmp_path: Path) -> None:
     """The distance is known to its error, which is that of the force over the curvature."""
-    path = follow(start(tmp_path, SPEC.replace("1e-4", "1e-6")), tmp_path)
+    path = follow(start(tmp_path, SPEC), tmp_path)
     assert ending(path) is Ending.BELOW_ERROR
     assert path.last.found is not None
     (bond,) = path.last.found.internals
@@ -159,7 +159,8 @@ def test_a_damaged_file_hides_no_other_path(tmp_path: Path) -> None:
     [
         ((4e-4, 0.0), (5e-4, 5e-4), Ending.BELOW_TOLERANCE),
         # Noise is no small force, and a small force that is sure does not keep a path going.
-        ((4e-4, 0.0), (5e-2, 5e-2), Ending.BELOW_ERROR),
+        ((4e-4, 0.0), (5e-3, 5e-3), Ending.BELOW_ERROR),
+        ((4e-4, 0.0), (5e-2, 5e-4), Ending.TOO_NOISY),
         ((5e-4, 2e-3), (1e-5, 2e-3), Ending.BELOW_ERROR),
         ((5e-4, 2e-3), (1e-5, 5e-4), None),
     ],

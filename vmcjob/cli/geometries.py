@@ -142,7 +142,7 @@ def say_geometry(path: "Relaxation", n_told: int) -> int:
 
 def ending_in_words(path: "Relaxation", is_replaced: bool = False) -> str:
     """Why the path goes no further, or that it does."""
-    from vmcjob.relaxation.path import CERTAIN, Ending, ending, largest_force
+    from vmcjob.relaxation.path import CERTAIN, MAX_NOISE, Ending, ending, largest_force
 
     number = count(len(path.geometries), "geometry").replace("geometrys", "geometries")
     why, found = ending(path), path.last.found
@@ -157,6 +157,12 @@ def ending_in_words(path: "Relaxation", is_replaced: bool = False) -> str:
         return (
             f"relaxed as far as errors tell: {force} and all others are below force_tolerance or "
             f"within {CERTAIN:g} standard errors of zero; a longer evaluation would tell more"
+        )
+    if why is Ending.TOO_NOISY:
+        return (
+            f"not known to be relaxed: {force} and all others are within {CERTAIN:g} standard "
+            f"errors of zero, but an error exceeds {MAX_NOISE:g} times force_tolerance; a longer "
+            "evaluation (evaluate.steps) would tell more"
         )
     return f"not relaxed: {force} is left after {number}; raise relax.max_steps and submit again"
 

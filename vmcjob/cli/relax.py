@@ -262,5 +262,5 @@ def _end(path: "Relaxation", options: CommandOptions) -> None:
         put_json(none | {"relaxations": [document_of(path)]})
     else:
         show_relaxation(path)
-    if ending(path) is Ending.OUT_OF_STEPS:
+    if ending(path) in (Ending.OUT_OF_STEPS, Ending.TOO_NOISY):
         raise IncompleteError(f"{path.name}: {ending_in_words(path)}")

@@ -37,11 +37,16 @@ CERTAIN = 2.0
 """A force below so many standard errors may be chance."""
 
 
+MAX_NOISE = 10.0
+"""Errors larger than so many tolerances tell nothing about the minimum."""
+
+
 class Ending(Enum):
     """Why a path goes no further."""
 
     BELOW_TOLERANCE = "below tolerance"
     BELOW_ERROR = "below error"
+    TOO_NOISY = "too noisy"
     OUT_OF_STEPS = "out of steps"
 
 
@@ -160,7 +165,8 @@ def ending(path: Relaxation) -> Ending | None:
     if is_small.all() and errors.max() < path.force_tolerance:
         return Ending.BELOW_TOLERANCE
     if (is_small | (forces <= CERTAIN * errors)).all():
-        return Ending.BELOW_ERROR
+        is_noisy = errors.max() > MAX_NOISE * path.force_tolerance
+        return Ending.TOO_NOISY if is_noisy else Ending.BELOW_ERROR
     return Ending.OUT_OF_STEPS if len(path.geometries) >= path.max_steps else None
 
 
