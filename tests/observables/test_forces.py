@@ -12,7 +12,7 @@ from jax import Array
 from tests.matrix import rest
 from tests.two_centres import DISTANCE, exact_force, protons, sample_of, two_centres
 from vmcjob.observables import Forces
-from vmcjob.observables.forces import BIAS, COLUMNS, CONTROLS, bond_force, doubts, forces_along
+from vmcjob.observables.forces import COLUMNS, CONTROLS, bond_force, doubts
 from vmcjob.vmc import forces
 from vmcjob.vmc.contracts import ChainState
 from vmcjob.vmc.sampler import Moves, sample
@@ -142,46 +142,3 @@ def test_the_force_of_a_bond_points_along_it() -> None:
     assert found is not None
     assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
     assert found.error == pytest.approx(0.1 / 2**0.5 / 400**0.5, rel=0.2)
-
-
-def noisy_forms(truth: np.ndarray, offset: float = 0.0) -> dict[str, np.ndarray]:
-    """Forces on a dimer along x: by the warp, and with this offset on the second nucleus.
-
-    The second form has a tenth of the warp's noise, but on its first nucleus ten times as much.
-    """
-    random, series = np.random.default_rng(5), plain_series(np.zeros((2, 3, 2)))
-    local = np.zeros_like(series["force_local"])
-    local[..., 0] = truth + 0.3 * random.normal(size=(400, 1, 3)) * np.array([[-1.0], [1.0]])
-    local[..., 1] = truth + random.normal(size=(400, 2, 3)) * np.array([[3.0], [0.03]])
-    local[:, 1, 0, 1] += offset
-    return series | {"force_local": local}
-
-
-BOND = np.zeros((2, 3))
-BOND[:, 0] = [-0.5, 0.5]
-
-
-def test_a_force_by_both_forms_has_the_noise_of_the_better_one() -> None:
-    """The noise on the first nucleus does not count: all forces add up to zero."""
-    (found,) = forces_along(noisy_forms(0.2 * 2.0 * BOND), [BOND])
-    assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
-    # Two unknown coefficients from 400 steps add less than 1 % to the better form's error.
-    assert found.error == pytest.approx(np.hypot(0.03 / 400**0.5, BIAS * 0.5**0.5), rel=0.2)
-
-
-def test_a_warp_with_little_noise_needs_no_form_that_may_have_a_bias() -> None:
-    """The second form is off by half of `BIAS`, which its own noise hides."""
-    series = noisy_forms(0.2 * 2.0 * BOND, offset=BIAS)
-    series["force_local"][..., 0] = 0.2 * 2.0 * BOND + 0.01 * (
-        series["force_local"][..., 0] - 0.2 * 2.0 * BOND
-    )
-    (found,) = forces_along(series, [BOND])
-    assert found.mean == pytest.approx(0.2, abs=0.3 * BIAS)
-    assert found.error == pytest.approx(0.003 / 400**0.5, rel=0.2)
-
-
-def test_a_second_form_that_contradicts_the_warp_is_not_used() -> None:
-    """Else a form without noise would decide, however wrong it is."""
-    (found,) = forces_along(noisy_forms(0.2 * 2.0 * BOND, offset=0.5), [BOND])
-    assert found.mean == pytest.approx(0.2, abs=5.0 * found.error)
-    assert found.error == pytest.approx(0.3 / 400**0.5, rel=0.2)

@@ -72,8 +72,6 @@ def finish(run: RunDir, noise: float = NOISE, n_bad: int = 0) -> RunDir:
     force = bond_force(distance) + noise * random.normal(size=N_STEPS)
     local = np.zeros((N_STEPS, 2, 3, 2))
     local[..., 0] = force[:, None, None] * np.stack([-axis, axis])
-    check = bond_force(distance) + 3.0 * noise * random.normal(size=N_STEPS)
-    local[..., 1] = check[:, None, None] * np.stack([-axis, axis])
     local[:n_bad] = np.nan
     empty = np.zeros((N_STEPS, 2, 3, 3))
     energies = energy(distance) + 0.1 * noise * random.normal(size=N_STEPS)

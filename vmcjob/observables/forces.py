@@ -1,7 +1,7 @@
 """Forces on nuclei as an observable; `vmc.forces` has the formulas."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Final, NamedTuple
 
@@ -33,11 +33,6 @@ BY_GRADIENT: Final = (0.0, 0.0, 1.0)
 BY_CHANCE: Final = 2.7e-3
 """Of right runs, the part that may be told so by chance, for each of the two comparisons. This is 3
 standard errors of a single normal number, and 3.9 for the largest of 30."""
-BIAS: Final = 2e-3
-"""Hartree/bohr: a bias that the form by the gradient alone may have. It had −0.0014(8) and
-−0.0015(6) for LiH, trained to within 1 mHa."""
-CERTAIN: Final = 3.0
-"""Standard errors from zero of what is surely not zero."""
 MIN_FORCE: Final = 1e-3
 """Hartree/bohr: a smaller difference is not worth a word."""
 MIN_ERROR: Final = 1e-12
@@ -104,9 +99,6 @@ class Forces:
         if np.max(np.abs(zones.means())) > ROUNDING:  # else there are no nodes
             found["forces_zones"] = zones
         if self.n_nuclei > 1:
-            both = tuple(map(given.by_both, given.units()))
-            axes = zones.axes
-            found["forces_both"] = Quantity(UNITS, "force on nucleus, by both forms", axes, both)
             total = given.sum_of_forces()
             words = "sum of the forces on all nuclei, by the gradient alone"
             found["forces_sum"] = Quantity(UNITS, words, (Axis("xyz", 3),), total)
@@ -124,9 +116,9 @@ def bond_force(series: Series) -> Estimate | None:
 
 
 def forces_along(series: Series, directions: Sequence[np.ndarray]) -> list[Estimate]:
-    """Σ_A direction_A · F_A of each direction (nucleus, xyz), by both forms; hartree/bohr."""
+    """Σ_A direction_A · F_A of each direction (nucleus, xyz), by the warp; hartree/bohr."""
     given = _Given(series)
-    return [given.by_both(direction) for direction in directions]
+    return [given.along(direction, _warp) for direction in directions]
 
 
 def doubts(series: Series) -> Iterator[str]:
@@ -153,10 +145,6 @@ def _farthest(found: tuple[Estimate, ...]) -> str:
         return ""
     worst = max(sure, key=lambda one: abs(one.mean) / max(one.error, MIN_ERROR))
     return f"{1e3 * abs(worst.mean):.3g} mHa/bohr, with an error of {1e3 * worst.error:.2g}"
-
-
-def _may_be_zero(found: Estimate) -> bool:
-    return abs(found.mean) <= CERTAIN * found.error
 
 
 class Means(NamedTuple):
@@ -199,12 +187,8 @@ class _Given:
     def quantity(self, words: str, force: Callable[[Means], np.ndarray]) -> Quantity:
         """A force on each nucleus along each axis."""
         axes = Axis("nucleus", len(self.nuclei)), Axis("xyz", 3)
-        found = tuple(self.along(one, force) for one in self.units())
-        return Quantity(UNITS, words, axes, found)
-
-    def units(self) -> np.ndarray:
-        """Each nucleus along each axis, (direction, nucleus, xyz)."""
-        return np.eye(self.nuclei.size).reshape(-1, *self.nuclei.shape)
+        units = np.eye(3 * len(self.nuclei)).reshape(-1, *self.nuclei.shape)
+        return Quantity(UNITS, words, axes, tuple(self.along(one, force) for one in units))
 
     def sum_of_forces(self) -> tuple[Estimate, ...]:
         """Σ_A F_A along each axis. By the warp it is zero at each walker, and says nothing."""
@@ -219,33 +203,7 @@ class _Given:
 
     def along(self, direction: np.ndarray, force: Callable[[Means], np.ndarray]) -> Estimate:
         """Σ_A direction_A · F_A, direction (nucleus, xyz), with control variates if they help."""
-        return estimate(controlled(self._series(direction, force), self._controls(direction)))
-
-    def by_both(self, direction: np.ndarray) -> Estimate:
-        """The same by the warp, with all that is zero for an exact ψ as further control variates.
-
-        These are the difference of the two forms, and forces and torques on the whole molecule by
-        the gradient alone. What is surely not zero is left out. The error bar contains `BIAS`; if
-        it is then no smaller than that of the warp alone, the warp alone counts.
-        """
-        arms = self.nuclei - self.nuclei.mean(axis=0)
-        shifts = [np.tile(axis, (len(arms), 1)) for axis in np.eye(3)]
-        turns = [np.cross(axis, arms) for axis in np.eye(3)]
-        zeros = [self._series(direction, _difference)]
-        zeros += [self._series(rigid, _by_gradient) for rigid in (*shifts, *turns)]
-        trusted = [zero[:, None] for zero in zeros if _may_be_zero(estimate(zero))]
-        alone = self.along(direction, _warp)
-        controls = np.concatenate([self._controls(direction), *trusted], axis=1)
-        both = estimate(controlled(self._series(direction, _warp), controls))
-        error = float(np.hypot(both.error, BIAS * np.linalg.norm(direction)))
-        return replace(both, error=error) if error < alone.error else alone
-
-    def _series(self, direction: np.ndarray, force: Callable[[Means], np.ndarray]) -> np.ndarray:
-        """A force along a direction, by step."""
-        parts = (self.local, self.score, self.product)
-        means = (np.tensordot(one, direction, ((1, 2), (0, 1))) for one in parts)
-        return pseudovalues(lambda *means: force(Means(*means)), *means, self.energy)
-
-    def _controls(self, direction: np.ndarray) -> np.ndarray:
-        """The control variates that were measured, by step and field."""
-        return np.tensordot(self.controls, direction, ((1, 2), (0, 1)))
+        parts = (self.local, self.score, self.product, self.controls)
+        *means, controls = (np.tensordot(one, direction, ((1, 2), (0, 1))) for one in parts)
+        series = pseudovalues(lambda *means: force(Means(*means)), *means, self.energy)
+        return estimate(controlled(series, controls))
