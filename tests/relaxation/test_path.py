@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tests.relaxation.fake import MINIMUM, bond_force, finish_last, hessian
-from vmcjob.cli.geometries import show_relaxation
+from vmcjob.cli.geometries import ending_in_words, show_relaxation
 from vmcjob.errors import RunDirError
 from vmcjob.plan import make_plan
 from vmcjob.relaxation import path as of_path
@@ -159,8 +159,8 @@ def test_a_damaged_file_hides_no_other_path(tmp_path: Path) -> None:
     [
         ((4e-4, 0.0), (5e-4, 5e-4), Ending.BELOW_TOLERANCE),
         # Noise is no small force, and a small force that is sure does not keep a path going.
-        ((4e-4, 0.0), (5e-3, 5e-3), Ending.BELOW_ERROR),
-        ((4e-4, 0.0), (5e-2, 5e-4), Ending.TOO_NOISY),
+        ((4e-4, 0.0), (9e-3, 9e-3), Ending.BELOW_ERROR),
+        ((4e-4, 0.0), (11e-3, 5e-4), Ending.TOO_NOISY),
         ((5e-4, 2e-3), (1e-5, 2e-3), Ending.BELOW_ERROR),
         ((5e-4, 2e-3), (1e-5, 5e-4), None),
     ],
@@ -173,7 +173,9 @@ def test_the_end_of_a_path_knows_its_errors(forces, errors, expected, tmp_path: 
     assert found is not None
     vectors = [((*pair, 0.0), (*pair, 0.0)) for pair in (forces, errors)]
     found = replace(found, forces=vectors[0], force_errors=vectors[1])
-    assert ending(path.found(found)) is expected
+    at_end = path.found(found)
+    assert ending(at_end) is expected
+    assert ("not known to be relaxed" in ending_in_words(at_end)) == (expected is Ending.TOO_NOISY)
 
 
 def test_a_run_that_was_begun_anew_takes_the_path_from_there(tmp_path: Path) -> None:

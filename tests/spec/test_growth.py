@@ -25,3 +25,14 @@ def test_what_new_keys_meant_is_written_out_and_read_back(path: Path) -> None:
     spec = load_resolved(path.read_text(), str(path))
     again = load_resolved(dump_spec(spec), "again")
     assert (again, science(again)) == (spec, science(spec))
+
+
+def test_a_spec_without_a_key_that_old_specs_give_is_new() -> None:
+    """`optimizer.clip` has no fixed default any more; without it, a spec is no old spec."""
+    old = FULL[0].read_text()
+    lines = [line for line in old.splitlines() if not line.startswith("clip = ")]
+    assert len(lines) == len(old.splitlines()) - 1
+    new = load_resolved("\n".join(lines), "new")
+    assert load_resolved(old, "old").sampler.proposal == "plain"
+    assert new.sampler.proposal == "scaled"
+    assert new.optimizer.clip == 5.0

@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from tests.ansatze import ANSATZE
-from vmcjob.run.calculation import make_system
+from vmcjob.run.calculation import make_ansatz, make_system
 from vmcjob.spec import parse_spec
-from vmcjob.vmc.ansatz.holes import holes_of
+from vmcjob.spec.size import measure
+from vmcjob.vmc.ansatz.holes import CoreHoles, holes_of
 from vmcjob.vmc.hartree_fock import molecule_of, solve
-from vmcjob.vmc.system import System
+from vmcjob.vmc.system import System, nuclei_of
 
 BASIS = "ccecp-ccpvtz"
 
@@ -64,6 +65,33 @@ def test_a_network_begins_small_inside_a_core(name: str) -> None:
     params = net.init(jax.random.key(0), walkers[0])
     log_psi = np.asarray(jax.vmap(net.log_psi, (None, 0))(params, walkers)).reshape(4, len(d))
     assert (log_psi[:, :2].max(axis=1) < log_psi.max(axis=1) + math.log(0.4)).all()
+
+
+def test_each_nucleus_has_its_own_hole() -> None:
+    """Of H, Na and Si, an electron at a nucleus is in the hole of this nucleus alone."""
+    system = system_of('["H", 0, 0, 0], ["Na", 0, 0, 20], ["Si", 0, 0, 40]', "spin = 2")
+    sodium, silicon = holes_of(system)
+    d_en = jnp.array([[0.0, 20.0, 40.0], [20.0, 0.0, 20.0], [40.0, 20.0, 0.0]])
+    holes = CoreHoles((sodium, silicon), determinants=1, orbitals=1)
+    factors = holes.apply(holes.init(jax.random.key(0), d_en), d_en)
+    expected = np.exp([0.0, -sodium.depth, -silicon.depth])
+    np.testing.assert_allclose(np.asarray(factors)[:, 0, 0], expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["ferminet", "psiformer"])
+def test_a_run_of_before_has_no_parameters_of_holes(kind: str) -> None:
+    """Its checkpoint could not be read with more parameters than it has."""
+    for core_holes in (True, False):
+        text = f"""name = "x"
+        system = {{ atoms = [["Na", 0, 0, 0], ["H", 0, 0, 3.6]], ecp = "ccecp" }}
+        ansatz = {{ kind = "{kind}", core_holes = {str(core_holes).lower()} }}"""
+        spec = parse_spec(text, "job.toml").points[0].spec
+        system = make_system(spec.system)
+        net = make_ansatz(spec.ansatz, system)
+        like = jax.eval_shape(net.init, jax.random.key(0), jnp.zeros((2, 3)), nuclei_of(system))
+        names = jax.tree_util.tree_leaves_with_path(like)
+        assert any("depth" in jax.tree_util.keystr(path) for path, _ in names) == core_holes
+        assert sum(leaf.size for _, leaf in names) == measure(spec).parameters
 
 
 def test_only_nuclei_with_a_core_have_holes() -> None:

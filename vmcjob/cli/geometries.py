@@ -160,9 +160,9 @@ def ending_in_words(path: "Relaxation", is_replaced: bool = False) -> str:
         )
     if why is Ending.TOO_NOISY:
         return (
-            f"not known to be relaxed: {force} and all others are within {CERTAIN:g} standard "
-            f"errors of zero, but an error exceeds {MAX_NOISE:g} times force_tolerance; a longer "
-            "evaluation (evaluate.steps) would tell more"
+            f"not known to be relaxed: {force} and all others are below force_tolerance or "
+            f"within {CERTAIN:g} standard errors of zero, but an error exceeds {MAX_NOISE:g} times "
+            "force_tolerance; evaluate longer (evaluate.steps)"
         )
     return f"not relaxed: {force} is left after {number}; raise relax.max_steps and submit again"
 

@@ -253,7 +253,7 @@ def _sequel(path: "Relaxation", root: Path, options: CommandOptions) -> list[str
 
 
 def _end(path: "Relaxation", options: CommandOptions) -> None:
-    """Show the path; IncompleteError if it ends too early."""
+    """Show the path; IncompleteError if it ends without a minimum."""
     from vmcjob.cli.geometries import document_of, ending_in_words
     from vmcjob.relaxation.path import Ending, ending
 

@@ -38,7 +38,7 @@ CERTAIN = 2.0
 
 
 MAX_NOISE = 10.0
-"""Errors larger than so many tolerances tell nothing about the minimum."""
+"""If an error exceeds this many tolerances, the path is not called relaxed."""
 
 
 class Ending(Enum):

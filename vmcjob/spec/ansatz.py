@@ -21,7 +21,7 @@ SpinSymmetric = Annotated[
 ]
 CoreHoles = Annotated[
     bool | None,
-    "whether orbitals begin with the hole that a core potential makes; yes if there is one",
+    "whether orbitals begin with the holes that core potentials make; by default they do",
     Before(False),
 ]
 Jastrow = Annotated[bool, "whether a factor sees to the electron-electron cusps"]

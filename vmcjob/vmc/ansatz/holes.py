@@ -70,8 +70,9 @@ def holes_of(system: System) -> tuple[Hole, ...]:
 
 @cache
 def _shape(core: Core, charge: int) -> tuple[float, float]:
-    """A = log(φ_max / φ(0)), and κ of the hole whose logarithm is −A/e where that of φ is.
+    """A = log(φ_max / φ(0)), and κ: hole and φ reach the logarithm −A/e at the same distance.
 
+    ψ of a run is made anew from its spec. So a change of this function changes the ψ of old runs.
     φ is the lowest s orbital of one electron around the core, by finite differences:
     −½u″ + (V_loc − Z/r + V_0) u = E u for u = rφ.
     """
