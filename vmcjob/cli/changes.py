@@ -19,7 +19,10 @@ MAX_LETTERS = 60
 
 
 def say_changes(plan: "Plan", root: Path) -> None:
-    """Say what is new in the first run that is not there yet, against the last of its name."""
+    """Print how the spec of the first run without a directory differs from an earlier run's.
+
+    The earlier run is the last one of the same name. Without one, nothing is printed.
+    """
     from vmcjob.rundir import RunDir, list_runs
     from vmcjob.spec import load_resolved
 

@@ -202,7 +202,10 @@ def _check_start(image: "Image") -> Check:
 
 
 def check_gpus(image: "Image | None") -> Iterator[Check]:
-    """GPUs of this machine, and whether JAX sees them where runs have it."""
+    """Check which GPUs this machine has, and whether JAX sees them.
+
+    The JAX of runs is asked: that of the image, or without an image that of this Python.
+    """
     if shutil.which("nvidia-smi") is None:
         yield _no_gpu()
         return

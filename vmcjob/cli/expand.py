@@ -30,7 +30,10 @@ def expand_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _flatten(parameter: inspect.Parameter) -> Iterator[inspect.Parameter]:
-    """The parameters that Typer sees."""
+    """Replace a parameter whose type is a dataclass by one parameter for each field.
+
+    All parameters are keyword-only. Defaults that are neither bool nor str become None.
+    """
     if not is_dataclass(parameter.annotation):
         yield parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY)
         return

@@ -100,7 +100,10 @@ def differentiate_once(fun: Callable[..., Sequence[Any]], inputs: list[Value]) -
 def _smooth_part(
     fun: Callable[..., Sequence[Any]], inputs: list[Value], live: list[int]
 ) -> tuple[list[Any], Callable[..., Arrays], list[int]]:
-    """The outputs, the function restricted to differentiable outputs, and the indices of these."""
+    """All outputs, a function with differentiable outputs only, and the indices of these outputs.
+
+    The function takes the inputs `live`; the other inputs keep their present values.
+    """
     bare = [primal_of(value) for value in inputs]
     outputs = list(fun(*bare))
     smooth = [i for i, out in enumerate(outputs) if is_inexact(out)]

@@ -190,7 +190,10 @@ class RunJournal(RunResults):
         remove_file(self.reserve_path)
 
     def write_outcome(self, outcome: OutcomeRecord) -> None:
-        """Record how the attempt ended; on a full disk, in the reserved space."""
+        """Record how the attempt ended, and free the reserved space.
+
+        If the disk is full, the reserved space is freed first, and the outcome is written again.
+        """
         try:
             replace_file(self.outcome_path, encode(outcome))
         except RunDirError:

@@ -14,7 +14,10 @@ BRANCH, LAST, BAR, GAP = "├─ ", "└─ ", "│  ", "   "
 
 
 def parent_of(run: RunDir) -> str | None:
-    """The run that a run starts from, else the one that it continues, else the one it waits for."""
+    """The run that a run continues, else the one that it starts from, else the one it waits for.
+
+    Of several runs that it waits for, the first counts. None if there is no such run.
+    """
     try:
         train = Document.parse(run.read_spec_text(), str(run.spec_path)).tables.get("train")
     except VmcJobError:  # reported by `show`

@@ -145,7 +145,7 @@ def _read_one(symbol: str, value: Any, path: KeyPath, reader: Reader) -> Potenti
 
 
 def _read_file(name: str, symbol: str, path: KeyPath, reader: Reader) -> Potential | Failure:
-    """From a file, relative to the spec."""
+    """Read the potential of an element from a file, whose name is relative to the spec's folder."""
     place = Path(reader.document.source).parent / name
     try:
         text = place.read_text("utf-8")
