@@ -1,6 +1,7 @@
 """The path of a relaxation, from runs that are finished by hand."""
 
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,7 +10,9 @@ import pytest
 
 from tests.relaxation.fake import MINIMUM, bond_force, finish_last, hessian
 from vmcjob.cli.geometries import ending_in_words, show_relaxation
-from vmcjob.errors import RunDirError
+from vmcjob.cli.relax import _end
+from vmcjob.cli.submission import CommandOptions
+from vmcjob.errors import IncompleteError, RunDirError
 from vmcjob.plan import make_plan
 from vmcjob.relaxation import path as of_path
 from vmcjob.relaxation.path import (
@@ -176,6 +179,9 @@ def test_the_end_of_a_path_knows_its_errors(forces, errors, expected, tmp_path: 
     at_end = path.found(found)
     assert ending(at_end) is expected
     assert ("not known to be relaxed" in ending_in_words(at_end)) == (expected is Ending.TOO_NOISY)
+    failure = pytest.raises(IncompleteError) if expected is Ending.TOO_NOISY else nullcontext()
+    with failure:  # the command's exit code is then 3
+        _end(at_end, CommandOptions(as_json=True))
 
 
 def test_a_run_that_was_begun_anew_takes_the_path_from_there(tmp_path: Path) -> None:

@@ -35,8 +35,6 @@ DIGITS = 6
 """Of positions in bohr. The last bits of a sum on another machine lead to the same geometry."""
 CERTAIN = 2.0
 """A force below so many standard errors may be chance."""
-
-
 MAX_NOISE = 10.0
 """If an error exceeds this many tolerances, the path is not called relaxed."""
 

@@ -15,6 +15,9 @@ from vmcjob.document import Key, keys_of, variants_of
 from vmcjob.spec.model import JobSpec
 from vmcjob.spec.science import is_science
 
+SETTLED_LATER = {("optimizer", "clip")}
+"""Every old spec gives these keys. Today their default depends on other keys."""
+
 
 def with_keys_of_before(tables: dict[str, Any]) -> dict[str, Any]:
     """A parsed spec; if it is an old spec in full, with the keys that were added since.
@@ -47,10 +50,6 @@ def _keys(table: str, tables: dict[str, Any]) -> dict[str, Key]:
     values = tables.get(table)
     named = values.get("kind") if isinstance(values, dict) else None
     return keys_of(variants_of(type_).get(named, type_) if isinstance(named, str) else type_)
-
-
-SETTLED_LATER = {("optimizer", "clip")}
-"""Keys that every old spec gives; their default depends on other keys by now."""
 
 
 def _is_in_full(table: str, keys: dict[str, Key], tables: dict[str, Any]) -> bool:
