@@ -131,6 +131,16 @@ class Cluster:
             if "drain" in state:
                 self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
+    def wait_until_idle(self) -> None:
+        """Wait until no job is left, also none that is COMPLETING.
+
+        A job that ends while no controller answers drains its node: "Kill task failed".
+        """
+        deadline = time.monotonic() + PATIENCE_S
+        while self.call("squeue", "--noheader"):
+            assert time.monotonic() < deadline, self.call("squeue")
+            time.sleep(0.2)
+
     def job_ids(self, below: Path) -> list[str]:
         """Jobs that have not ended and belong to runs below a folder, elements one by one."""
         text = self.call("squeue", "--noheader", "--array", "--format=%i|%Z")
@@ -296,7 +306,8 @@ class Room:
         """Everything that may tell why a test waited in vain."""
         logs = [*self.runs.glob(".slurm/*/*_log.err"), *self.runs.glob("*/log.txt")]
         texts = [f"{path}:\n{path.read_text()[-2000:]}" for path in logs]
-        return "\n".join([self.start("status").stdout, self.cluster.call("squeue"), *texts])
+        slurm = (self.cluster.call("squeue"), self.cluster.call("sinfo", "--list-reasons"))
+        return "\n".join([self.start("status").stdout, *slurm, *texts])
 
     def list(self) -> list[RunDir]:
         return list_runs(self.runs)

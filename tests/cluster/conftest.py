@@ -151,6 +151,7 @@ def gpu_image(cluster, tmp_path_factory) -> Iterator[Path]:
 @pytest.fixture
 def room(cluster, tmp_path) -> Iterator[Room]:
     """A runs root on the cluster, whose jobs do not outlive the test."""
+    cluster.undrain()  # SLURM drains a node where the end of an earlier test's job took too long
     room = Room(cluster, tmp_path)
     yield room
     room.close()

@@ -70,6 +70,7 @@ def test_a_controller_that_stops_while_submitting_and_watching(room):
     Stopped like this it takes what it is told, and answers when nobody listens any more: sbatch
     fails, and there is a job.
     """
+    room.cluster.wait_until_idle()
     spec, controller = room.spec(train=5, evaluate=40), room.cluster.pid("slurmctld")
     stopping = wrap(room, "sbatch", f'[ "$1" = --test-only ] || kill -STOP {controller}')
     try:
@@ -96,6 +97,7 @@ def test_a_controller_that_stops_while_submitting_and_watching(room):
 
 def test_a_controller_that_is_gone(room):
     """Nothing new is begun, and what was waiting still waits when it is back."""
+    room.cluster.wait_until_idle()
     room.run("submit", "--extra", "hold", room.spec(train=5, evaluate=40))
     os.kill(room.cluster.pid("slurmctld"), signal.SIGTERM)  # it writes down what it knows
     words = "Unable to contact slurm controller"

@@ -137,6 +137,7 @@ def test_a_controller_that_is_away_when_the_time_is_up(room):
 
     Of one run the wall time ends meanwhile, one was warned just before, one has enough to do.
     """
+    room.cluster.wait_until_idle()
     other = submit(room, "other")
     busy = pause(other)  # it has enough to do, once the controller is away
     # What is left for the second minute is little, so that it is enough on a slow machine too.
