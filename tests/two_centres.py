@@ -1,6 +1,7 @@
 """One electron on two centres, whose energy and force are known by quadrature."""
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 from typing import NamedTuple
 
@@ -21,10 +22,9 @@ ZETA, DISTANCE = 1.1, 2.3
 def two_centres(sign: float) -> Callable[..., Psi]:
     """One electron in exp(−ζ |r − R_0|) ± exp(−ζ |r − R_1|), without or with a node."""
 
-    def psi(params: None, r: Array, nuclei: Nuclei) -> Psi:
-        del params
+    def psi(zeta: Array, r: Array, nuclei: Nuclei) -> Psi:
         d = jnp.linalg.norm(r[0] - nuclei.positions, axis=-1)
-        parts = jnp.exp(-ZETA * d)
+        parts = jnp.exp(-zeta * d)
         value = parts[0] + sign * parts[1]
         return Psi(jnp.sign(value), jnp.log(jnp.abs(value)))
 
@@ -35,7 +35,7 @@ def sample_of(
     psi: Callable[..., Psi],
     nuclei: Nuclei,
     r: Array,
-    params: object = None,
+    params: object = ZETA,
 ) -> Sample:
     """One walker of a molecule."""
     hamiltonian, key = molecular_hamiltonian(), jax.random.key(0)
@@ -81,21 +81,32 @@ class Averaged(NamedTuple):
 
 
 @cache
-def averaged(sign: float, distance: float = DISTANCE) -> Averaged:
-    """All that forces are made of."""
+def _program(sign: float) -> Callable[..., tuple[Array, ...]]:
+    """``(places, (distance, zeta, response)) -> log|ψ| and the parts of `Averaged`` at each."""
     psi = two_centres(sign)
 
-    def parts(r: Array, distance: Array) -> tuple[Array, ...]:
-        one = sample_of(psi, protons(distance), r)
+    def parts(r: Array, given: tuple[Array, Array, Array]) -> tuple[Array, ...]:
+        distance, zeta, response = given
+        one = sample_of(psi, protons(distance), r, zeta)
+        one = replace(one, response=response)
         slopes = forces.slopes_of_log_psi(one)
-        plain = forces.pulay(forces.warp(r, one.nuclei.positions), slopes)
+        plain = forces.pulay(forces.warp(r, one.nuclei.positions), slopes.electrons, slopes.nuclei)
         found = forces.measure(one)
         scores = jnp.concatenate([plain[1, 2:], found.score[1, 2], slopes.nuclei[1, 2:]])
         parts = found.energy, found.local[:, 2], scores, found.controls[1, 2]
-        return psi(None, r, one.nuclei).log_abs, *parts
+        return psi(zeta, r, one.nuclei).log_abs, *parts
 
+    return jax.jit(jax.vmap(parts, (0, None)))
+
+
+@cache
+def averaged(
+    sign: float, distance: float = DISTANCE, zeta: float = ZETA, response: float = 0.0
+) -> Averaged:
+    """All that forces are made of; `response` is dζ/dz of the second nucleus."""
+    given = distance, zeta, jnp.zeros((6, 1)).at[5, 0].set(response)
     r, weights = quadrature(distance)
-    log_abs, energies, local, scores, zero = jax.jit(jax.vmap(parts, (0, None)))(r, distance)
+    log_abs, energies, local, scores, zero = _program(sign)(r, given)
     weights = np.exp(2.0 * log_abs) * weights
     weights /= weights.sum()
     energy = float(weights @ energies)
@@ -104,12 +115,12 @@ def averaged(sign: float, distance: float = DISTANCE) -> Averaged:
     return Averaged(energy, means[0], pulay[:3], float(pulay[4]), float(pulay[3]), means[1])
 
 
-def exact_force(sign: float) -> float:
-    """−dE/dR from energies at four distances."""
+def exact_force(sign: float, response: float = 0.0) -> float:
+    """−dE/dR from energies at four distances, where ζ changes with R by `response`."""
     h = 5e-3
-    near, far = (
-        (averaged(sign, DISTANCE + k * h).energy - averaged(sign, DISTANCE - k * h).energy)
-        / (2.0 * k * h)
-        for k in (1, 2)
-    )
+
+    def energy(k: int) -> float:
+        return averaged(sign, DISTANCE + k * h, ZETA + k * h * response).energy
+
+    near, far = ((energy(k) - energy(-k)) / (2.0 * k * h) for k in (1, 2))
     return -(4.0 * near - far) / 3.0

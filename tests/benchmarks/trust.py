@@ -41,7 +41,7 @@ from vmcjob.spec import Spring, parse_spec
 from vmcjob.stats import estimate
 from vmcjob.verdict.findings import CERTAIN, rise_above_tail
 from vmcjob.vmc import loop, pretrain
-from vmcjob.vmc.loop import Program, on_all_devices
+from vmcjob.vmc.steps import Program, on_all_devices
 
 KNOWN = Path(__file__).with_suffix(".jsonl")
 MAX_RISE = 5e-3  # hartree

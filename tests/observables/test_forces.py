@@ -10,7 +10,7 @@ import pytest
 from jax import Array
 
 from tests.matrix import rest
-from tests.two_centres import DISTANCE, exact_force, protons, sample_of, two_centres
+from tests.two_centres import DISTANCE, ZETA, exact_force, protons, sample_of, two_centres
 from vmcjob.observables import Forces
 from vmcjob.observables.forces import COLUMNS, CONTROLS, bond_force, doubts
 from vmcjob.vmc import forces
@@ -26,11 +26,11 @@ def short_runs(n_runs: int) -> list[dict[str, np.ndarray]]:
     """Series of many runs of one electron with a node, all in one batch of walkers."""
     psi, nuclei = two_centres(-1.0), protons(DISTANCE)
 
-    def log_psi(params: None, r: Array) -> Array:
+    def log_psi(params: float, r: Array) -> Array:
         return psi(params, r, nuclei).log_abs
 
     def step(chain: ChainState, key: Array) -> tuple[ChainState, forces.Measured]:
-        chain = sample(log_psi, None, key, chain, Moves(4), nuclei).chain
+        chain = sample(log_psi, ZETA, key, chain, Moves(4), nuclei).chain
         found = jax.vmap(lambda r: forces.measure(sample_of(psi, nuclei, r)))(chain.r)
         runs = (x.reshape(n_runs, RUN_WALKERS, *x.shape[1:]).mean(axis=1) for x in found)
         return chain, forces.Measured(*runs)

@@ -26,9 +26,9 @@ from vmcjob.vmc import devices, ranks
 from vmcjob.vmc.contracts import ChainState, LoopState, StepInfo, Trust, UpdateInfo
 from vmcjob.vmc.energy import TALLY_BOUND
 from vmcjob.vmc.hartree_fock import HartreeFock
-from vmcjob.vmc.loop import Index, Step
 from vmcjob.vmc.phases import Calculation, Phase
 from vmcjob.vmc.pretrain import PretrainInfo
+from vmcjob.vmc.steps import Index, Step
 from vmcjob.vmc.streams import Stream
 
 Number = Any  # NumPy's numbers, where the worker expects what comes back from devices as JAX's

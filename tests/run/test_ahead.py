@@ -24,9 +24,9 @@ from vmcjob.spec import JobSpec, parse_spec
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import LoopState
 from vmcjob.vmc.hartree_fock import solve
-from vmcjob.vmc.loop import Step
 from vmcjob.vmc.phases import Calculation, Phase
 from vmcjob.vmc.sampler import Moves
+from vmcjob.vmc.steps import Step
 
 COMPILATION = "/jax/core/compile/backend_compile_duration"
 

@@ -14,8 +14,8 @@ from vmcjob.run.calculation import build, make_system
 from vmcjob.run.programs import SHORTEST, forget_oldest, keep_programs, processor
 from vmcjob.spec import FermiNet, JobSpec, dump_spec, parse_spec
 from vmcjob.vmc.hartree_fock import solve
-from vmcjob.vmc.loop import StepOfPhase
 from vmcjob.vmc.phases import Phase
+from vmcjob.vmc.steps import StepOfPhase
 
 N_PROGRAMS = 4  # to pretrain, to sample, to train, to measure
 

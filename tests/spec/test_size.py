@@ -103,6 +103,19 @@ atoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]
     assert size.store_bytes == checkpoints + 10 * walkers + rows + 2**15
 
 
+def test_the_response_to_two_nuclei_is_counted() -> None:
+    """Six vectors of parameters, on devices and in both checkpoints, and the scores of its fit."""
+    atoms = '[system]\natoms = [["H", 0, 0, 0], ["H", 0, 0, 1.4]]\n'
+    text = f'name = "h2"\noptimizer.kind = "sr"\n{atoms}[evaluate]\nobservables = '
+    sizes = [
+        measure(parse_spec(f'{text}["{name}"]\n', "h2.toml").points[0].spec)
+        for name in ("forces", "r2")
+    ]
+    vectors, scores = 6 * 5306 * 4, 512 * 5306 * 4 + 512**2 * 4
+    assert sizes[0].memory_bytes - sizes[1].memory_bytes == vectors + scores
+    assert sizes[0].store_bytes - sizes[1].store_bytes >= 2 * vectors
+
+
 def test_columns_are_as_many_as_a_store_has() -> None:
     """Of every kind of optimizer, and of every observable: one more is one more to count here."""
     assert 1 + len(SERIES["train"]) == TRAIN_COLUMNS

@@ -17,6 +17,7 @@ from vmcjob.vmc import forces
 from vmcjob.vmc.ansatz import make_psi
 from vmcjob.vmc.contracts import Nuclei, Psi
 from vmcjob.vmc.hamiltonian import Hamiltonian, Multiplicative
+from vmcjob.vmc.observing import Walker
 from vmcjob.vmc.system import System, nuclei_of
 
 pytestmark = pytest.mark.usefixtures("float64")
@@ -59,6 +60,16 @@ def test_the_mean_force_is_the_derivative_of_the_mean_energy(sign: float) -> Non
     assert found.local[1, 1] + found.by_gradient == pytest.approx(exact, abs=0.1)
     np.testing.assert_allclose(found.local[0], -found.local[1], atol=1e-9)
     np.testing.assert_allclose(found.controls, 0.0, atol=1e-9)
+
+
+def test_a_response_of_the_parameters_is_a_part_of_the_derivative() -> None:
+    """Catches a wrong sign or factor, and a response that the wrong nucleus or form gets."""
+    found, exact = averaged(1.0, response=0.3), exact_force(1.0, response=0.3)
+    assert abs(exact - exact_force(1.0)) > 0.01
+    assert found.local[1, 0] + found.by_warp[1] == pytest.approx(exact, abs=1e-6)
+    fixed = averaged(1.0)
+    assert found.local[1, 0] == fixed.local[1, 0]
+    assert found.by_gradient == fixed.by_gradient
 
 
 def test_zones_at_nodes_leave_a_bias_that_extrapolation_removes() -> None:
@@ -125,9 +136,7 @@ def test_estimators_are_derivatives_by_finite_differences() -> None:
         return correlated(None, r, Nuclei(positions, tilted().charges)).log_abs
 
     def score(r: Array) -> Array:
-        electrons, nuclei = jax.grad(log_psi, (0, 1))(r, tilted().positions)
-        slopes = forces.Slopes(electrons, nuclei, jnp.zeros((2, 3, 3)))
-        return forces.pulay(forces.warp(r, tilted().positions), slopes)[nucleus, axis]
+        return forces.changes(Walker(correlated, None, r, tilted()))[3 * nucleus + axis]
 
     def spread(r: Array) -> Array:
         return jnp.sum(forces.warp(r, tilted().positions).gradient[:, nucleus, axis])

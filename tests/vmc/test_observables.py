@@ -16,10 +16,11 @@ from vmcjob.stats import estimate, estimate_function
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Psi, SignedWaveFunction
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
-from vmcjob.vmc.loop import StepOfPhase, Vmc, iterate
+from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.observing import Observed, Observing, Sample
 from vmcjob.vmc.sampler import Moves, sample
 from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.steps import StepOfPhase
 from vmcjob.vmc.update import UpdateRule
 
 pytestmark = pytest.mark.usefixtures("float64")

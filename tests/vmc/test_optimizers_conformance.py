@@ -26,8 +26,9 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import METRICS, ChainState, LoopState, Nuclei, StepInfo
 from vmcjob.vmc.hamiltonian import Hamiltonian
 from vmcjob.vmc.kfac_layers import KfacUnavailableError
-from vmcjob.vmc.loop import Step, Vmc, iterate
+from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.sampler import Moves
+from vmcjob.vmc.steps import Step
 
 KINDS: dict[str, jobspec.Optimizer] = {
     "sr": jobspec.Sr(),

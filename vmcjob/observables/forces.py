@@ -14,7 +14,7 @@ from vmcjob.observables.regression import controlled
 from vmcjob.stats import Estimate, estimate, pseudovalues
 
 if TYPE_CHECKING:
-    from vmcjob.vmc.observing import Observed, Sample
+    from vmcjob.vmc.observing import Changes, Observed, Sample, Walker
 
 UNITS: Final = "hartree/bohr"
 LOCAL, SCORE, PRODUCT, ENERGY, NUCLEI, CONTROLS = COLUMNS = (
@@ -78,6 +78,17 @@ class Forces:
             NUCLEI: Column("bohr", "positions of the nuclei", axes),
             **control_column("force", axes, N_FIELDS),
         }
+
+    @property
+    def n_changes(self) -> int:
+        """Changes of the wave function: by each nucleus along each axis."""
+        return 3 * self.n_nuclei
+
+    def changes(self, walker: "Walker") -> "Changes":
+        """These changes at one walker, with fixed parameters; see `vmc.observing.Responding`."""
+        from vmcjob.vmc.forces import changes
+
+        return changes(walker)
 
     def measure(self, sample: "Sample") -> "Observed":
         """The columns of one walker."""

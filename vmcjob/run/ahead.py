@@ -12,8 +12,8 @@ from jax.stages import Compiled
 from vmcjob.run.programs import COMPILER
 from vmcjob.vmc import ranks
 from vmcjob.vmc.contracts import LoopState
-from vmcjob.vmc.loop import Step, StepOfPhase
 from vmcjob.vmc.phases import Calculation, Phase
+from vmcjob.vmc.steps import Step, StepOfPhase
 
 log = logging.getLogger("vmcjob")
 

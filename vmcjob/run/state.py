@@ -13,6 +13,7 @@ from vmcjob.vmc.contracts import ChainState, LoopState, Params
 WALKERS = "walkers"
 AGES = "ages"
 TALLY = "tally"
+RESPONSE = "response"
 
 
 def to_arrays(state: LoopState) -> dict[str, np.ndarray]:
@@ -36,6 +37,8 @@ def from_arrays(arrays: Mapping[str, np.ndarray], like: LoopState) -> LoopState:
 
     Raises StoreError if the checkpoint is of another calculation.
     """
+    if like.response is not None:  # checkpoints of earlier releases have none
+        arrays = {RESPONSE: np.asarray(devices.unreplicate(like.response)), **arrays}
     template = _without_walkers(like)
     leaves, structure = tree_flatten_with_path(jax.tree.map(lambda leaf: leaf[0], template))
     restored = [

@@ -53,12 +53,15 @@ def measure(spec: "JobSpec") -> Size:
     n_walkers, optimizer = spec.sampler.walkers, spec.optimizer
     n_parameters = count_parameters(spec.ansatz, spec.system)
     walkers = n_walkers * spec.system.n_electrons * 3 * number
-    memory = n_parameters * number + walkers
-    if spec.train.steps and _has_scores(optimizer):
+    n_responses = _count_responses(spec)
+    memory = n_parameters * number * (1 + n_responses) + walkers
+    if n_responses or (spec.train.steps and _has_scores(optimizer)):
         memory += n_walkers * n_parameters * number
-        memory += n_walkers**2 * number if not isinstance(optimizer, Sr) else 0
+        has_gram = n_responses or not isinstance(optimizer, Sr)
+        memory += n_walkers**2 * number if has_gram else 0
     is_averaged = spec.train.steps > 0 and spec.evaluate.parameters != "last"
-    checkpoint = n_parameters * number * (1 + _memories(optimizer) + is_averaged) + walkers
+    n_vectors = 1 + _memories(optimizer) + is_averaged + n_responses
+    checkpoint = n_parameters * number * n_vectors + walkers
     snapshots = min(spec.output.snapshots, spec.evaluate.steps)
     store = SLOTS * checkpoint + snapshots * walkers + _count_series(spec) * ROW_BYTES
     return Size(n_parameters, memory, store + DESCRIPTION_BYTES)
@@ -88,6 +91,11 @@ def _has_scores(optimizer: Optimizer) -> bool:
     """Whether the optimizer keeps the scores of all walkers as a matrix."""
     is_dense = isinstance(optimizer, Sr) and optimizer.scores == "dense"
     return is_dense or isinstance(optimizer, MinSr | Spring)
+
+
+def _count_responses(spec: "JobSpec") -> int:
+    """Changes of the wave function to which parameters respond: by each nucleus along each axis."""
+    return 3 * len(spec.system.atoms) if "forces" in spec.evaluate.observables else 0
 
 
 def _memories(optimizer: Optimizer) -> int:

@@ -56,6 +56,8 @@ class LoopState(NamedTuple):
     chain: ChainState
     # parameters averaged over the end of training, if they are averaged
     average: Params | None = None
+    # changes of the parameters with the nuclei, if an observable takes them, see `response`
+    response: Float[Array, "change param"] | None = None
 
 
 class UpdateInfo(NamedTuple):

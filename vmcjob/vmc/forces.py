@@ -8,8 +8,9 @@ follows by its weight ω = ω_A(r_i). D = ∂_R + Σ_i ω ∂_i moves nucleus an
 ∂ is the derivative along the axis. The first mean is that of the derivative of the Hamiltonian in
 the moving coordinates. It has second derivatives of ψ, and no third ones as D E_L has (C. Filippi
 and C. J. Umrigar, Phys. Rev. B 61, R16291 (2000); S. Sorella and L. Capriotti, J. Chem. Phys. 133,
-234111 (2010)). The second mean is Pulay's: ψ follows the nucleus at fixed parameters. Parameters
-that follow, too, add nothing where the energy is at a minimum.
+234111 (2010)). The second mean is Pulay's: ψ follows the nucleus at fixed parameters. The
+response of the parameters takes most of its variance away, and leaves the mean where the energy is
+at a minimum (`response`).
 
 The check needs only ∇L (R. Assaraf and M. Caffarel, J. Chem. Phys. 119, 10536 (2003), eq. 73):
 
@@ -30,12 +31,14 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob import fwdlap
-from vmcjob.vmc.contracts import Nuclei
+from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
 from vmcjob.vmc.core_forces import bare_charges, fixed_slopes_of_local, slopes_of_nonlocal
 from vmcjob.vmc.hamiltonian import ECP_LOCAL, V_EE, V_EN, V_NN, Kinetic, Multiplicative
-from vmcjob.vmc.observing import Sample
+from vmcjob.vmc.observing import Changes, Sample, Walker
 from vmcjob.vmc.pseudopotential import NonLocalPotential
+from vmcjob.vmc.response import added
 from vmcjob.vmc.warp import Warp, warp
+from vmcjob.vmc.wavefunction import log_modulus
 
 RATIOS: Final = (1.0, 2.0)
 """Widths of the regularised zones, in units of the smaller one."""
@@ -66,7 +69,11 @@ def measure(sample: Sample) -> Measured:
     by_warp = local_force(sample, moved, slopes)
     by_gradient, q = forces_by_gradient(sample, slopes.electrons)
     factors = away_from_nodes(sample.nuclei.charges, slopes.electrons)
-    scores = pulay(moved, slopes)[..., None] * factors
+    change = pulay(moved, slopes.electrons, slopes.nuclei)
+    if sample.response is not None:
+        log_psi = log_modulus(sample.psi, sample.nuclei)
+        change += added(log_psi, sample.params, sample.r, sample.response).reshape(change.shape)
+    scores = change[..., None] * factors
     score = jnp.concatenate([scores, q[..., None]], axis=-1)
     energy = sample.local.total
     local = jnp.stack([by_warp, by_gradient], axis=-1) - slopes_of_nonlocal(sample)
@@ -112,11 +119,7 @@ def slopes_of_potential(sample: Sample, moved: Warp) -> Float[Array, "nuc 3"]:
 
 def slopes_of_log_psi(sample: Sample) -> Slopes:
     """First derivatives of L by electrons and nuclei, and second ones of each electron."""
-
-    def log_psi(r: Array, positions: Array) -> Array:
-        nuclei = Nuclei(positions, sample.nuclei.charges)
-        return sample.psi(sample.params, r, nuclei).log_abs
-
+    log_psi = partial(_log_psi, sample.psi, sample.params, sample.nuclei.charges)
     r, positions = sample.r, sample.nuclei.positions
     n = r.shape[0]
     electrons, nuclei = jax.grad(log_psi, (0, 1))(r, positions)
@@ -140,10 +143,24 @@ def local_force(sample: Sample, moved: Warp, slopes: Slopes) -> Float[Array, "nu
     return -slopes_of_potential(sample, moved) - kinetic
 
 
-def pulay(moved: Warp, slopes: Slopes) -> Float[Array, "nuc 3"]:
-    """D L + ½ Σ_i ∂ω, the change of log|ψ| and of the volume; 1/bohr."""
-    along = along_warp(moved, slopes.electrons, slopes.nuclei)
-    return along + 0.5 * jnp.sum(moved.gradient, axis=0)
+def pulay(
+    moved: Warp, electrons: Float[Array, "elec 3"], nuclei: Float[Array, "nuc 3"]
+) -> Float[Array, "nuc 3"]:
+    """D L + ½ Σ_i ∂ω of the slopes of L, the change of log|ψ| and of the volume; 1/bohr."""
+    return along_warp(moved, electrons, nuclei) + 0.5 * jnp.sum(moved.gradient, axis=0)
+
+
+def changes(walker: Walker) -> Changes:
+    """Pulay's changes at fixed parameters, by nucleus and axis; the axis runs faster."""
+    psi, params, r, nuclei = walker
+    slopes = jax.grad(partial(_log_psi, psi, params, nuclei.charges), (0, 1))(r, nuclei.positions)
+    return pulay(warp(r, nuclei.positions), *slopes).ravel()
+
+
+def _log_psi(
+    psi: SignedWaveFunction, params: Params, charges: Array, r: Array, positions: Array
+) -> Array:
+    return psi(params, r, Nuclei(positions, charges)).log_abs
 
 
 def away_from_nodes(

@@ -74,6 +74,17 @@ def solve_gram(scores: CentredScores, rhs: EveryWalker, damping: float | Array) 
     return jax.lax.cond(found.has_arrived, lambda: found, by_whole)
 
 
+def apply_inverse(
+    scores: CentredScores, rhs: Float[Array, "some every"], damping: float | Array
+) -> Parts:
+    """Oᵀ (O Oᵀ + λ)⁻¹ b of several b, the rows of `rhs`, one after the other; inside pmap.
+
+    Without the iterations of `solve_gram`: the rounding of O Oᵀ has to be small beside λ.
+    """
+    w = jax.vmap(_factorise(scores.gram(), damping).solve)(rhs)
+    return jax.vmap(scores.apply_transpose)(w)
+
+
 def _solved(
     scores: CentredScores, damping: float | Array, found: "_Nystrom | _Factored", rhs: EveryWalker
 ) -> SolvedGram:

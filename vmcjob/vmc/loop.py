@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array
-from jax.stages import Lowered
 
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import (
@@ -25,85 +24,17 @@ from vmcjob.vmc.contracts import (
 )
 from vmcjob.vmc.energy import count, make_local_energies, moments
 from vmcjob.vmc.hamiltonian import Hamiltonian
-from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, when_due
+from vmcjob.vmc.observing import NOTHING_MORE, Measuring, Observing, Responding, Walker, when_due
+from vmcjob.vmc.response import improve
 from vmcjob.vmc.sampler import Moves, Sampled, sample, tune_width
+from vmcjob.vmc.steps import Given, Program, Step, on_all_devices, step_of
 from vmcjob.vmc.streams import Stream, device_key, step_key, stream_key
 from vmcjob.vmc.traits import TraitsOf, make_squared_spins
 from vmcjob.vmc.update import UpdateRule
 from vmcjob.vmc.wavefunction import log_modulus
 
-Index = Array | np.int32
-"""Of a step within its phase, from 0; NumPy's is sooner on a device."""
-
-Step = Callable[[LoopState, Index], tuple[LoopState, Any]]
-"""``(state, step index) -> (state, info)`` on all devices.
-
-The state has a device axis; what is reported can be had by `devices.unreplicate`.
-"""
-
-FIRST = np.int32(0)
-
 MakeOptimizer = Callable[[LogPsi, LocalEnergies], Optimizer]
 """The optimizer of a wave function and a Hamiltonian whose nuclei are known."""
-
-
-class Given(NamedTuple):
-    """What steps depend on beside the state: arguments of programs, which all runs so share."""
-
-    stream: Array  # the key of its random numbers
-    step: Array  # of its phase, from 0
-    setting: Any  # a pytree of arrays; nuclei, and whatever else a phase takes as given
-    tunes: Array  # whether the width of moves follows the acceptance, if the phase can do without
-
-
-Program = Callable[[LoopState, Given], tuple[LoopState, Any]]
-"""A step on all devices, compiled once for all phases that differ in what is given alone."""
-
-
-def on_all_devices(step: Program) -> Program:
-    """The step of one device, on all of them; it consumes the state, and packs what it reports."""
-
-    def packed(state: LoopState, now: Given) -> tuple[LoopState, devices.Packed]:
-        state, info = step(state, now)
-        return state, devices.pack(info)
-
-    return devices.pmap(packed, donate_argnums=(0,))
-
-
-@dataclass(frozen=True)
-class StepOfPhase:
-    """The step of a phase: its program, with all that is given but the step's index."""
-
-    program: Program
-    stream: Array
-    setting: Any
-    tunes: Array
-    options: dict[str, str | bool] | None = None  # of XLA, where the program is compiled by itself
-
-    def __call__(self, state: LoopState, index: Index) -> Any:
-        """Take one step; see `Step`."""
-        return self.program(state, self.given(index))
-
-    def lower(self, state: LoopState) -> Lowered:
-        """The program, traced for states with these shapes, and ready to be compiled.
-
-        Args:
-            state: of arrays, or of `jax.ShapeDtypeStruct`; it is not consumed.
-        """
-        program: Any = self.program
-        return program.lower(state, self.given())
-
-    def given(self, index: Index = FIRST) -> Given:
-        """The arguments of the program in one of the steps."""
-        step: Any = index  # an array inside
-        return Given(self.stream, step, self.setting, self.tunes)
-
-
-def step_of(
-    program: Program, seed: int, stream: int, setting: Any, *, tunes: bool = True
-) -> StepOfPhase:
-    """The step of a phase."""
-    return StepOfPhase(program, stream_key(seed, stream), setting, jnp.asarray(tunes))
 
 
 @dataclass(frozen=True)
@@ -158,7 +89,7 @@ class Vmc:
             update = self.rule.update(optimizer, log_psi, sampled, log_abs, lowered, now.step)
             tuned = tune_width(chain, acceptance, self.target_acceptance)
             average = self._averaged(state.average, update.params, now.step)
-            new = LoopState(update.params, update.optimizer, tuned, average)
+            new = LoopState(update.params, update.optimizer, tuned, average, state.response)
             median = jnp.median(devices.concatenate(e_loc))
             info = _report(new, e_loc, acceptance, chain.width)
             more = {"update": update.info, "trust": update.trust, "told": update.told}
@@ -167,8 +98,13 @@ class Vmc:
         return self._step_of(on_all_devices(step), Stream.TRAIN)
 
     def equilibrate_step(self) -> Step:
-        """Sample under frozen parameters and width, so that evaluation starts from |ψ|²."""
-        return self._step_of(self._sampling, Stream.EQUILIBRATE, tunes=False)
+        """Sample under frozen parameters and width, so that evaluation starts from |ψ|².
+
+        Where an observable takes the response of the parameters, each step improves the response.
+        """
+        one = self.observing.responding
+        program = self._sampling if one is None else self._following(one)
+        return self._step_of(program, Stream.EQUILIBRATE, tunes=False)
 
     def compare_step(self) -> Step:
         """A step like one of evaluation, with random numbers of its own."""
@@ -188,6 +124,24 @@ class Vmc:
 
         return on_all_devices(step)
 
+    def _following(self, one: Responding) -> Program:
+        """Sampling that also improves the response to the changes of an observable."""
+
+        def step(state: LoopState, now: Given) -> tuple[LoopState, Array]:
+            chain, _, acceptance = self._sample(state.params, state.chain, now)
+            response = state.response
+            if response is not None:
+                log_psi = log_modulus(self.psi, now.setting)
+
+                def changes(r: Array) -> Array:
+                    return one.changes(Walker(self.psi, state.params, r, now.setting))
+
+                given = log_psi, state.params, chain.r, changes, response
+                response = improve(*given, self.chunk_divisor)
+            return state._replace(chain=chain, response=response), acceptance
+
+        return on_all_devices(step)
+
     @cached_property
     def _measuring(self) -> Program:
         observing, columns = self.observing, self.observing.columns()
@@ -198,7 +152,7 @@ class Vmc:
             energies, observed = self._local_energies(nuclei, key), None
             if columns:
                 given = self.hamiltonian, self.psi, nuclei, self.n_up, observing, key
-                measure = Measuring(*given, self.chunk_divisor)
+                measure = Measuring(*given, self.chunk_divisor, state.response)
                 either = when_due(observing.is_due(now.step), measure, energies, columns)
                 e_loc, own = either(state.params, chain.r)
                 observed = devices.mean(own)

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final, Protocol, runtime_checkable
+from typing import Final, NamedTuple, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
@@ -14,11 +14,26 @@ from vmcjob.columns import Column
 from vmcjob.vmc import devices
 from vmcjob.vmc.contracts import Nuclei, Params, SignedWaveFunction
 from vmcjob.vmc.hamiltonian import Hamiltonian, LocalEnergy
+from vmcjob.vmc.response import Response
+from vmcjob.vmc.scores import no_direction
 from vmcjob.vmc.streams import Share, walker_key
 from vmcjob.vmc.wavefunction import ratio
 
 Observed = Mapping[str, Array]
 """By column, what was measured; of one walker, or its mean over all."""
+
+
+Changes = Float[Array, " change"]
+"""Changes of log|ψ| at one walker."""
+
+
+class Walker(NamedTuple):
+    """One walker, before its energy is known."""
+
+    psi: SignedWaveFunction
+    params: Params
+    r: Float[Array, "elec 3"]  # bohr
+    nuclei: Nuclei
 
 
 @dataclass(frozen=True)
@@ -33,6 +48,7 @@ class Sample:
     n_up: int | None  # the first electrons of `r`; None where nobody has said
     local: LocalEnergy  # with its terms, and ∇log|ψ| and ∇²log|ψ|
     key: Array  # this walker's and this observable's own in every step
+    response: Response | None = None  # of the parameters to an observable's changes
 
     def ratios(self, others: Float[Array, "some elec 3"]) -> Float[Array, " some"]:
         """ψ(r′) / ψ(r) of other places of the same electrons, sign and all."""
@@ -54,6 +70,20 @@ class Measured(Protocol):
 
     def measure(self, sample: Sample) -> Observed:
         """Its columns of one walker, each of the shape that it was declared with."""
+        ...
+
+
+@runtime_checkable
+class Responding(Protocol):
+    """An observable of changes of ψ, to which parameters respond (`response`)."""
+
+    @property
+    def n_changes(self) -> int:
+        """The number of changes."""
+        ...
+
+    def changes(self, walker: Walker) -> Changes:
+        """The changes of log|ψ| at one walker, with fixed parameters."""
         ...
 
 
@@ -91,6 +121,19 @@ class Observing:
         """The columns of all observables."""
         return {name: c for one in self.observables for name, c in one.columns.items()}
 
+    @property
+    def responding(self) -> Responding | None:
+        """The observable that takes a response of the parameters."""
+        return next((one for one in self.observables if isinstance(one, Responding)), None)
+
+    def no_response(self, params: Params) -> Response | None:
+        """Zeros for the response of the parameters; None if no observable takes one."""
+        one = self.responding
+        if one is None:
+            return None
+        none = no_direction(params)
+        return jnp.zeros((one.n_changes, len(none)), none.dtype)
+
     def measure(self, sample: Sample) -> dict[str, Array]:
         """All columns of one walker, in its own precision.
 
@@ -125,6 +168,7 @@ class Measuring:
         observing: what else is measured.
         key: of the step.
         chunk_divisor: takes fewer walkers at a time.
+        response: of the parameters, for observables that take one.
     """
 
     hamiltonian: Hamiltonian
@@ -134,6 +178,7 @@ class Measuring:
     observing: Observing
     key: Array
     chunk_divisor: int = 1
+    response: Response | None = None
 
     def __call__(
         self, params: Params, r: Float[Array, "walker elec 3"]
@@ -145,7 +190,7 @@ class Measuring:
             local = self.hamiltonian.local_energy(self.psi, params, r, self.nuclei, own)
             other = walker_key(self.key, Share.OBSERVABLES, walker)
             given = self.hamiltonian, self.psi, params, r, self.nuclei, self.n_up, local, other
-            sample = Sample(*given)
+            sample = Sample(*given, response=self.response)
             return local.total, self.observing.measure(sample)
 
         batch = fwdlap.over_walkers(of_one, chunk_divisor=self.chunk_divisor)

@@ -20,8 +20,9 @@ from jax import Array
 from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz import WaveFunction
 from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Params, StepInfo
-from vmcjob.vmc.loop import Step, Vmc, iterate
+from vmcjob.vmc.loop import Vmc, iterate
 from vmcjob.vmc.pretrain import Pretraining
+from vmcjob.vmc.steps import Step
 from vmcjob.vmc.streams import Stream, stream_key
 from vmcjob.vmc.system import Home, System, deviates, energy_bound, initial_positions
 
@@ -67,9 +68,9 @@ class Calculation:
         age, tally = np.zeros(len(r), np.int32), np.zeros((len(r), 3), r.dtype)
         chain = ChainState(devices.shard(r), width, devices.shard(age), devices.shard(tally))
         average = params if self.vmc.average_from is not None else None
-        return LoopState(
-            devices.replicate(params), devices.replicate(memory), chain, devices.replicate(average)
-        )
+        response = self.vmc.observing.no_response(params)
+        kept = devices.replicate((average, response))
+        return LoopState(devices.replicate(params), devices.replicate(memory), chain, *kept)
 
     def shapes(self) -> LoopState:
         """The states that follow pretraining, as `jax.ShapeDtypeStruct`; there need be none yet."""
@@ -82,7 +83,8 @@ class Calculation:
         tally: Any = shape((n_own, 3), xi.dtype)
         average = params if self.vmc.average_from is not None else None
         chain = ChainState(r, width, age, tally)
-        return devices.on_each(LoopState(params, memory, chain, average))
+        response = jax.eval_shape(self.vmc.observing.no_response, params)
+        return devices.on_each(LoopState(params, memory, chain, average, response))
 
     def begun(self) -> tuple[Params, Array]:
         """The first parameters, and normal deviates for the walkers' places."""

@@ -19,8 +19,8 @@ from vmcjob.vmc import devices
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
 from vmcjob.vmc.contracts import LogPsi, LoopState, Nuclei, OptimizerState, Params
 from vmcjob.vmc.hartree_fock import Coefficients, Orbitals
-from vmcjob.vmc.loop import Given, Step, on_all_devices, step_of
 from vmcjob.vmc.sampler import Moves, sample, tune_width
+from vmcjob.vmc.steps import Given, Step, on_all_devices, step_of
 from vmcjob.vmc.streams import Stream, device_key
 
 SOON: Final[dict[str, str | bool]] = {"xla_backend_optimization_level": "1"}

@@ -1,0 +1,131 @@
+"""The response of parameters to changes of ψ: fitted to walkers, measured with, and kept."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax import Array
+
+from tests.two_centres import ZETA, protons, two_centres
+from vmcjob.observables import Forces
+from vmcjob.run.state import RESPONSE, from_arrays, to_arrays
+from vmcjob.vmc import devices, response
+from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Params, Psi
+from vmcjob.vmc.hamiltonian import molecular_hamiltonian
+from vmcjob.vmc.loop import Vmc, iterate
+from vmcjob.vmc.observing import Observing
+from vmcjob.vmc.sampler import Moves
+from vmcjob.vmc.schedule import Decay
+from vmcjob.vmc.update import UpdateRule
+
+PARAMS = {"b": jnp.zeros((2, 1)), "a": jnp.zeros(3)}
+EXACT = np.array([[0.3, -1.2, 0.4, 0.5, 2.0], [1.0, 0.0, -0.7, 0.2, 0.1]], np.float32)
+"""The response to `changes`; JAX sorts the leaves of a tree, so that those of a come first."""
+
+
+def log_psi(params: Params, r: Array) -> Array:
+    """Of one electron; linear in five parameters."""
+    return jnp.sum(params["b"][:, 0] * jnp.sin(r[0, :2])) + jnp.sum(params["a"] * r[0])
+
+
+def changes(r: Array) -> Array:
+    """Two changes that the scores explain, but for a constant."""
+    return 5.0 - jnp.asarray(EXACT) @ jnp.concatenate([r[0], jnp.sin(r[0, :2])])
+
+
+def fitted(n_devices: int, of_walkers: Array, n_batches: int = 1) -> np.ndarray:
+    """The response after batches of walkers (batch, walker, 1, 3); vmap stands for devices."""
+
+    def improve(r: Array, before: Array) -> Array:
+        return response.improve(log_psi, PARAMS, r, changes, before)
+
+    on_all = jax.jit(jax.vmap(improve, axis_name=devices.AXIS))
+    found = jnp.zeros((n_devices, *EXACT.shape))
+    for r in of_walkers[:n_batches]:
+        found = on_all(r.reshape(n_devices, -1, 1, 3), found)
+    np.testing.assert_array_equal(found, np.broadcast_to(found[:1], found.shape))
+    return np.asarray(found[0])
+
+
+@pytest.fixture(scope="module")
+def walkers() -> Array:
+    """Twenty batches of 64, around a place that is not the origin."""
+    return 2.0 + jax.random.normal(jax.random.key(0), (20, 64, 1, 3))
+
+
+def test_parameters_respond_so_that_nothing_changes_but_a_constant(walkers) -> None:
+    """Catches a wrong sign, mean, scale, memory or order of parameters. λ leaves 1e-2 at first."""
+    found = fitted(1, walkers, n_batches=20)
+    np.testing.assert_allclose(found, EXACT, atol=2e-3)
+    left = [changes(r) + response.added(log_psi, PARAMS, r, jnp.asarray(found)) for r in walkers[0]]
+    np.testing.assert_allclose(left, 5.0, atol=2e-2)
+    first = fitted(1, walkers)
+    assert 2e-3 < np.abs(first - EXACT).max() < 0.3
+
+
+def test_the_response_is_the_same_on_two_devices(walkers) -> None:
+    """Catches means, roots and products of a device's own walkers. Sums in float32: 1e-4."""
+    one, two = (fitted(n, walkers, n_batches=3) for n in (1, 2))
+    np.testing.assert_allclose(two, one, atol=1e-4)
+
+
+def test_a_walker_that_is_not_finite_leaves_the_response_as_it_is(walkers) -> None:
+    """One such walker would make every later force of the run NaN."""
+    bad = walkers.at[1, 3].set(jnp.nan)
+    np.testing.assert_array_equal(fitted(1, bad, n_batches=2), fitted(1, walkers))
+
+
+def tilting(place: Array, r: Array, nuclei: Nuclei) -> Psi:
+    """One electron on two centres; ψ tilts when the second moves, unless the parameter moves, too.
+
+    As of a network that measures all distances from one nucleus.
+    """
+    psi = two_centres(1.0)(jnp.asarray(ZETA), r, nuclei)
+    return psi._replace(log_abs=psi.log_abs + 3.0 * (nuclei.positions[1, 2] - place) * r[0, 2])
+
+
+def molecule(observing: Observing) -> tuple[Vmc, LoopState]:
+    """One electron on two protons; walkers wherever."""
+    vmc = Vmc(
+        psi=tilting,
+        hamiltonian=molecular_hamiltonian(),
+        nuclei=protons(2.0),
+        make_optimizer=lambda log_psi, local_energies: NotImplemented,
+        rule=UpdateRule(Decay(0.1, 1.0)),
+        seed=0,
+        moves=Moves(2),
+        target_acceptance=0.5,
+        observing=observing,
+    )
+    r = jax.random.normal(jax.random.key(0), (64, 1, 3))
+    chain = ChainState(devices.shard(r), devices.replicate(jnp.asarray(0.8)))
+    params = vmc.nuclei.positions[1, 2]
+    kept = devices.replicate((params, vmc.observing.no_response(params)))
+    return vmc, LoopState(kept[0], None, chain, None, kept[1])
+
+
+def test_waiting_for_an_evaluation_fits_the_response() -> None:
+    """The tilt is gone from the changes: catches a fit or a measurement without the response."""
+    spreads = []
+    for n_steps in (0, 20):
+        vmc, state = molecule(Observing([Forces(2)]))
+        for done in iterate(vmc.equilibrate_step(), state, 0, n_steps):
+            state = done.state
+        rows = [done.info for done in iterate(vmc.evaluate_step(), state, 0, 20)]
+        means = [devices.unreplicate(row).observed["force_score"][1, 2, 0] for row in rows]
+        spreads.append(np.std(means))
+    assert spreads[1] < 0.2 * spreads[0]
+
+
+def test_a_checkpoint_keeps_the_response_and_an_older_one_has_none() -> None:
+    """A run of an earlier release goes on with the estimator that it began with."""
+    _, like = molecule(Observing([Forces(2)]))
+    state = like._replace(response=devices.replicate(jnp.arange(6.0)[:, None]))
+    arrays = to_arrays(state)
+    again = from_arrays(arrays, like)
+    np.testing.assert_array_equal(again.response, state.response)
+    del arrays[RESPONSE]
+    np.testing.assert_array_equal(from_arrays(arrays, like).response, 0.0)
+    _, without = molecule(Observing())
+    assert without.response is None
+    assert RESPONSE not in to_arrays(without)
