@@ -1,5 +1,7 @@
 """The response of parameters to changes of ψ: fitted to walkers, measured with, and kept."""
 
+from typing import ClassVar
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,13 +9,14 @@ import pytest
 from jax import Array
 
 from tests.two_centres import ZETA, protons, two_centres
+from vmcjob.columns import Column
 from vmcjob.observables import Forces
 from vmcjob.run.state import RESPONSE, from_arrays, to_arrays
 from vmcjob.vmc import devices, response
 from vmcjob.vmc.contracts import ChainState, LoopState, Nuclei, Params, Psi
 from vmcjob.vmc.hamiltonian import molecular_hamiltonian
 from vmcjob.vmc.loop import Vmc, iterate
-from vmcjob.vmc.observing import Observing
+from vmcjob.vmc.observing import Observed, Observing, Sample, Walker
 from vmcjob.vmc.sampler import Moves
 from vmcjob.vmc.schedule import Decay
 from vmcjob.vmc.update import UpdateRule
@@ -129,3 +132,22 @@ def test_a_checkpoint_keeps_the_response_and_an_older_one_has_none() -> None:
     _, without = molecule(Observing())
     assert without.response is None
     assert RESPONSE not in to_arrays(without)
+
+
+class Other:
+    """Another observable that takes a response."""
+
+    n_changes = 1
+    columns: ClassVar[dict[str, Column]] = {}
+
+    def changes(self, walker: Walker) -> Array:
+        return jnp.zeros(1)
+
+    def measure(self, sample: Sample) -> Observed:
+        return {}
+
+
+def test_a_second_response_is_refused() -> None:
+    """There is one place for it; the second observable would be measured with the first one's."""
+    with pytest.raises(ValueError, match="Forces, Other: a response of one observable at a time"):
+        Observing([Forces(1), Other()])

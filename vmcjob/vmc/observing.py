@@ -92,7 +92,7 @@ class Observing:
     """Which observables are measured, and in which steps of evaluation.
 
     Raises ValueError for columns of one name, and for axes of one name and several lengths: neither
-    could be told apart where they are kept.
+    could be told apart where they are kept. Only one observable may take a response.
     """
 
     observables: Sequence[Measured] = ()
@@ -104,6 +104,9 @@ class Observing:
         names = [name for one in self.observables for name in one.columns]
         if twice := sorted({name for name in names if names.count(name) > 1}):
             raise ValueError(f"{', '.join(twice)}: a column of two observables; rename one")
+        responding = [type(one).__name__ for one in self.observables if isinstance(one, Responding)]
+        if len(responding) > 1:
+            raise ValueError(f"{', '.join(responding)}: a response of one observable at a time")
         lengths: dict[str, int] = {}
         for name, column in self.columns().items():
             for axis in column.axes:
