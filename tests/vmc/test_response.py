@@ -1,7 +1,5 @@
 """The response of parameters to changes of ψ: fitted to walkers, measured with, and kept."""
 
-from typing import ClassVar
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -138,7 +136,10 @@ class Other:
     """Another observable that takes a response."""
 
     n_changes = 1
-    columns: ClassVar[dict[str, Column]] = {}
+
+    @property
+    def columns(self) -> dict[str, Column]:
+        return {}
 
     def changes(self, walker: Walker) -> Array:
         return jnp.zeros(1)
