@@ -140,6 +140,18 @@ def test_controls_that_do_not_help_are_left_alone() -> None:
     assert MAX_RATIO <= 0.8
 
 
+def test_a_later_set_of_controls_has_to_be_better_than_the_earlier_one() -> None:
+    """A sum of controls does not explain their difference; strangers do not replace a good set."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(400, 2))
+    x = z[:, 0] - z[:, 1] + 0.1 * rng.normal(size=400)
+    total, strangers = z.sum(axis=1, keepdims=True), rng.normal(size=(400, 20))
+    np.testing.assert_array_equal(controlled(x, total), x)
+    found = controlled(x, total, z)
+    assert np.std(found) < 0.2
+    np.testing.assert_array_equal(controlled(x, total, z, strangers), found)
+
+
 def test_results_with_controls_stand_beside_the_plain_ones() -> None:
     """Where they are better, element by element; stores without controls are read as before."""
     rng = np.random.default_rng(0)

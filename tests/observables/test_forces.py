@@ -107,6 +107,18 @@ def plain_series(local: np.ndarray, n: int = 400) -> dict[str, np.ndarray]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
+def test_a_field_may_act_on_each_nucleus_in_its_own_way() -> None:
+    """A bond whose first nucleus varies with a field, and whose second one varies against it."""
+    series = plain_series(np.zeros((2, 3, 2)))
+    fields = np.random.default_rng(1).normal(size=(400, 2, 3, 7))
+    series[CONTROLS] = fields
+    series["force_local"] = series["force_local"].copy()
+    series["force_local"][:, :, 0, 0] += np.array([3.0, -3.0]) * fields[:, :, 0, 2]
+    found = bond_force(series)
+    assert found is not None
+    assert found.error == pytest.approx(0.1 / 2**0.5 / 400**0.5, rel=0.3)
+
+
 def test_forces_that_contradict_each_other_are_told() -> None:
     """Two forms that differ, and a sum that is not zero: a sentence each, with the error."""
     assert list(doubts(plain_series(np.zeros((2, 3, 2))))) == []

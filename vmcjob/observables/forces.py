@@ -213,8 +213,14 @@ class _Given:
         return self.along(np.stack([-bond, bond]), _warp)
 
     def along(self, direction: np.ndarray, force: Callable[[Means], np.ndarray]) -> Estimate:
-        """Σ_A direction_A · F_A, direction (nucleus, xyz), with control variates if they help."""
-        parts = (self.local, self.score, self.product, self.controls)
-        *means, controls = (np.tensordot(one, direction, ((1, 2), (0, 1))) for one in parts)
+        """Σ_A direction_A · F_A, direction (nucleus, xyz), with control variates if they help.
+
+        The controls go along the direction as well: first their sum over nuclei, then each by
+        itself, as a field need not act on all elements alike.
+        """
+        parts = (self.local, self.score, self.product)
+        means = (np.tensordot(one, direction, ((1, 2), (0, 1))) for one in parts)
         series = pseudovalues(lambda *means: force(Means(*means)), *means, self.energy)
-        return estimate(controlled(series, controls))
+        by_nucleus = np.einsum("naxf,ax->naf", self.controls, direction)
+        each = by_nucleus.reshape(len(series), -1)
+        return estimate(controlled(series, by_nucleus.sum(axis=1), each))

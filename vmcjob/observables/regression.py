@@ -14,14 +14,18 @@ ratio does not happen by chance."""
 
 N_FOLDS = 5
 N_BLOCKS = 100
+BLOCKS_PER_CONTROL = 10
+"""The fewest blocks for many controls, where the series has as many steps."""
 MIN_STEPS = 100
 """Shortest series with controls; shorter ones do not determine the coefficients."""
 
 
-def controlled(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
+def controlled(values: np.ndarray, *controls: np.ndarray) -> np.ndarray:
     """A series with the same mean and, if possible, a smaller error; else the series itself.
 
         x′_i = x_i − Σ_k c_k z_ik
+
+    Of several sets of controls, a later one is used if it reduces the error that much again.
 
     The coefficients come from a regression of means over blocks of steps, which include
     correlations in time. Each stretch of the series uses coefficients from the rest of the series,
@@ -35,6 +39,17 @@ def controlled(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
         values: by step.
         controls: by step and field, each of mean zero; not used if one is not finite.
     """
+    best = values
+    for one in controls:
+        found = _regressed(values, one)
+        better = estimate(found)
+        max_ratio = MAX_RATIO * min(1.0, better.n_eff / MIN_INDEPENDENT)
+        best = found if better.error < max_ratio * estimate(best).error else best
+    return best
+
+
+def _regressed(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
+    """The series minus its regression on the controls; the series itself where there is none."""
     if len(values) < MIN_STEPS or not np.isfinite(controls).all() or not np.isfinite(values).all():
         return values
     spread = controls.std(axis=0)
@@ -46,13 +61,12 @@ def controlled(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
     for first, last in pairwise(edges):
         rest = np.r_[0:first, last : len(values)]
         found[first:last] -= useful[first:last] @ _coefficients(values[rest], useful[rest])
-    better = estimate(found)
-    max_ratio = MAX_RATIO * min(1.0, better.n_eff / MIN_INDEPENDENT)
-    return found if better.error < max_ratio * estimate(values).error else values
+    return found
 
 
 def _coefficients(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
-    length = max(1, len(values) // N_BLOCKS)
+    n_blocks = max(N_BLOCKS, BLOCKS_PER_CONTROL * controls.shape[1])
+    length = max(1, len(values) // n_blocks)
     n = len(values) // length
     x = values[: n * length].reshape(n, length).mean(axis=1)
     z = controls[: n * length].reshape(n, length, -1).mean(axis=1)
