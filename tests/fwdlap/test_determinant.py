@@ -110,3 +110,17 @@ def test_a_complex_determinant_has_a_phase_that_turns(n: int) -> None:
         return jnp.real(sign), jnp.imag(sign), log_abs
 
     check(parts, jnp.asarray([0.3, -0.2, 0.5]))
+
+
+@pytest.mark.parametrize("n", [2, 8, MAX_ELIMINATED + 1])
+def test_a_distant_electron_has_second_derivatives(n: int) -> None:
+    """Its orbitals are small: their square is zero in float32, and must not be divided by."""
+    a, b = matrices(n)[50:52]
+    size = np.where(np.arange(n) == n // 2, 1e-25, 1.0)[:, None].astype(np.float32)
+
+    def log_abs(x: jax.Array) -> jax.Array:
+        return fwdlap.slogdet(size * (a + x * b))[1]
+
+    found = jax.jit(jax.grad(jax.grad(log_abs)))(jnp.zeros((), jnp.float32))
+    ratio = np.linalg.solve(a.astype(np.float64), b)
+    assert float(found) == pytest.approx(-np.trace(ratio @ ratio), rel=1e-2)
