@@ -12,8 +12,11 @@ import pytest
 from tests.ansatze import ANSATZE
 from tests.matrix import rest
 from tests.wavefunctions import Clamped, make_local_energy
+from vmcjob.run.calculation import make_ansatz
+from vmcjob.spec import FermiNet as FermiNetOptions
 from vmcjob.vmc.ansatz import WaveFunction, make_psi
 from vmcjob.vmc.ansatz.determinants import Stacks, sum_of_determinants
+from vmcjob.vmc.ansatz.distances import rescaled
 from vmcjob.vmc.ansatz.envelopes import log_slater_exponents, shell
 from vmcjob.vmc.ansatz.jastrow import CuspJastrow
 from vmcjob.vmc.contracts import LogPsi, Nuclei, Params
@@ -382,3 +385,34 @@ def test_everything_follows_the_precision_of_the_process(name, dtype) -> None:
     params = jax.eval_shape(net.init, jax.random.key(0), r)
     dtypes = {leaf.dtype for leaf in jax.tree.leaves(params)}
     assert dtypes == {jnp.dtype(dtype)} == {jax.eval_shape(net.log_psi, params, r).dtype}
+
+
+def test_rescaled_inputs_grow_as_a_logarithm() -> None:
+    """(x, d) log(1 + d)/d, whose limit at d = 0 has derivatives."""
+    x = jnp.array([[3.0, 0.0, 4.0], [0.0, 0.0, 0.0]])
+    d = jnp.array([5.0, 0.0])
+    expected = [[0.6 * np.log(6.0), 0.0, 0.8 * np.log(6.0), np.log(6.0)], [0.0] * 4]
+    np.testing.assert_allclose(rescaled(x, d), expected, atol=1e-15)
+    slopes = jax.jacfwd(rescaled, (0, 1))(x, d)
+    assert all(bool(jnp.all(jnp.isfinite(slope))) for slope in slopes)
+    assert float(slopes[1][1, 3, 1]) == 1.0
+
+
+def test_a_spec_may_rescale_the_inputs_of_ferminet() -> None:
+    """Far away ψ is another one with the same parameters, and still antisymmetric."""
+    plain, scaled = (
+        make_ansatz(FermiNetOptions(determinants=2, rescale_inputs=on), CARBON_LIKE)
+        for on in (False, True)
+    )
+    nuclei, r = nuclei_of(CARBON_LIKE), 50.0 * jax.random.normal(jax.random.key(1), (5, 3))
+    params = any_params(jax.eval_shape(plain.init, jax.random.key(0), r, nuclei))
+    assert jax.tree.map(jnp.shape, params) == jax.tree.map(
+        lambda leaf: leaf.shape, jax.eval_shape(scaled.init, jax.random.key(0), r, nuclei)
+    )
+    psi = jax.jit(make_psi(scaled))
+    log_abs = float(psi(params, r, nuclei).log_abs)
+    assert log_abs != float(make_psi(plain)(params, r, nuclei).log_abs)
+    slopes = jax.grad(lambda r: make_psi(scaled)(params, r, nuclei).log_abs)(r)
+    assert bool(jnp.all(jnp.isfinite(slopes)))  # an electron has no distance from itself
+    swapped = psi(params, r[jnp.array([1, 0, 2, 3, 4])], nuclei)
+    assert float(swapped.log_abs) == pytest.approx(log_abs, rel=1e-10)

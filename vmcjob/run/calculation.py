@@ -206,6 +206,7 @@ def make_ansatz(options: jobspec.Ansatz, system: System) -> WaveFunction:
                 one_electron_width=options.one_electron_width,
                 two_electron_width=options.two_electron_width,
                 core_holes=bool(options.core_holes),
+                rescale_inputs=options.rescale_inputs,
             )
         case jobspec.Psiformer():
             orbitals = Psiformer(

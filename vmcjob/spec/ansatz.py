@@ -39,6 +39,11 @@ class FermiNet:
     one_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of an electron"] = 32
     two_electron_width: Annotated[int, between(1, MAX_FEATURES), "features of a pair"] = 8
     core_holes: CoreHoles = None
+    rescale_inputs: Annotated[
+        bool,
+        "whether distances d enter the network as log(1 + d), and vectors so scaled",
+        Before(False),
+    ] = False
     jastrow: Jastrow = True
 
 

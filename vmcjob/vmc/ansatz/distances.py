@@ -1,4 +1,4 @@
-"""Electron–nucleus distances, as wave functions take them."""
+"""Electron–nucleus distances, and features of vectors, as wave functions take them."""
 
 from typing import Final
 
@@ -26,3 +26,16 @@ def nuclear_distances(system: System, away: Float[Array, "elec nuc 3"]) -> Float
     square = jnp.sum(away**2, axis=-1)
     smooth = square / (SMOOTHING + jnp.sqrt(square + SMOOTHING**2))
     return jnp.where(has_core, smooth, d)
+
+
+def features(away: Float[Array, "*some 3"], d: Float[Array, "*some"]) -> Float[Array, "*some 4"]:
+    """Vectors and their lengths, as networks take them: (x, d)."""
+    return jnp.concatenate([away, d[..., None]], axis=-1)
+
+
+def rescaled(away: Float[Array, "*some 3"], d: Float[Array, "*some"]) -> Float[Array, "*some 4"]:
+    """The features (x, d) log(1 + d)/d, which grow slowly with the distance."""
+    growth, is_zero = jnp.log1p(d), d == 0.0
+    # 0 / 0 has the limit 1, and a derivative that multiplies x = 0.
+    scale = jnp.where(is_zero, 1.0, growth / jnp.where(is_zero, 1.0, d))
+    return features(away * scale[..., None], growth)

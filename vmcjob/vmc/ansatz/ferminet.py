@@ -7,7 +7,7 @@ from jaxtyping import Float
 
 from vmcjob import fwdlap
 from vmcjob.vmc.ansatz.determinants import Stacks
-from vmcjob.vmc.ansatz.distances import nuclear_distances
+from vmcjob.vmc.ansatz.distances import features, nuclear_distances, rescaled
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, by_spin, dense
 from vmcjob.vmc.ansatz.pairs import pair_distances
 from vmcjob.vmc.contracts import Nuclei
@@ -19,6 +19,10 @@ class FermiNet(nn.Module):
 
     A one-electron stream h_i and a two-electron stream h_ij pass through layers. The layers mix the
     streams by means over each spin, which keeps them equivariant under exchange of like spins.
+
+    With `rescale_inputs`, vectors and distances enter as in `rescaled`. Without, a distant electron
+    shifts the means, and so all orbitals, far beyond what training has seen. In water with a core
+    potential, ψ became large where one electron is 40 bohr away.
     """
 
     system: System
@@ -28,14 +32,17 @@ class FermiNet(nn.Module):
     one_electron_width: int
     two_electron_width: int
     core_holes: bool = True  # where there are cores
+    rescale_inputs: bool = False
 
     @nn.compact
     def __call__(self, r: Float[Array, "elec 3"], nuclei: Nuclei) -> Stacks:
         """Matrices of orbitals at the electron positions, in bohr."""
         r_en = r[:, None] - nuclei.positions
         d_en = nuclear_distances(self.system, r_en)
-        h_one = jnp.concatenate([r_en, d_en[..., None]], axis=-1).reshape(r.shape[0], -1)
-        h_two = pair_features(r)
+        as_inputs = rescaled if self.rescale_inputs else features
+        h_one = as_inputs(r_en, d_en).reshape(r.shape[0], -1)
+        r_ee = r[:, None] - r[None]
+        h_two = as_inputs(r_ee, pair_distances(r_ee))  # zero for i = j
         for layer in range(self.layers):
             h_one_next = self._one_electron_layer(h_one, h_two)
             if layer < self.layers - 1:
@@ -59,12 +66,6 @@ class FermiNet(nn.Module):
         per_electron = dense(width)(jnp.concatenate(own, axis=-1))
         for_all = dense(width, use_bias=False)(jnp.concatenate(shared))
         return fwdlap.tanh(per_electron + for_all)
-
-
-def pair_features(r: Float[Array, "elec 3"]) -> Float[Array, "elec elec 4"]:
-    """(r_i − r_j, |r_i − r_j|) of all pairs of one walker; zero for i = j."""
-    r_ee = r[:, None] - r[None]
-    return jnp.concatenate([r_ee, pair_distances(r_ee)[..., None]], axis=-1)
 
 
 def _residual(x: Array, y: Array) -> Array:

@@ -6,7 +6,7 @@ from jax import Array
 from jaxtyping import Float
 
 from vmcjob.vmc.ansatz.determinants import Stacks
-from vmcjob.vmc.ansatz.distances import nuclear_distances
+from vmcjob.vmc.ansatz.distances import nuclear_distances, rescaled
 from vmcjob.vmc.ansatz.orbitals import OrbitalMatrices, dense
 from vmcjob.vmc.contracts import Nuclei
 from vmcjob.vmc.system import System
@@ -50,15 +50,12 @@ class Psiformer(nn.Module):
     def _features(
         self, r_en: Float[Array, "elec nuc 3"], d_en: Float[Array, "elec nuc"]
     ) -> Float[Array, "elec f"]:
-        """(r − R, |r − R|) log(1 + |r − R|) / |r − R| for each nucleus, then the spin, ±1.
+        """The `rescaled` (r − R, |r − R|) for each nucleus, then the spin, ±1.
 
-        With this scaling, features of a distant electron grow slowly enough for attention.
+        Without the scaling, features of a distant electron would be too large for attention.
         """
         n_electrons, n_up = r_en.shape[0], self.system.n_up
-        growth = jnp.log1p(d_en)
-        # At a nucleus, 0 / 0 has the limit 1. There r − R is zero, so any finite scale is right.
-        scale = growth / jnp.maximum(d_en, jnp.finfo(d_en.dtype).tiny)
-        near = jnp.concatenate([r_en * scale[..., None], growth[..., None]], axis=-1)
+        near = rescaled(r_en, d_en)
         spin = jnp.where(jnp.arange(n_electrons) < n_up, 1.0, -1.0).astype(r_en.dtype)
         return jnp.concatenate([near.reshape(n_electrons, -1), spin[:, None]], axis=-1)
 
