@@ -180,6 +180,10 @@ def test_hours_are_those_of_all_phases() -> None:
     timed = replace(found, phases={"warmup": moves, **found.phases})
     hours = (2.0 * n_train + 500 + 0.25 * n_moves) / 3600
     assert hours_of(spec, timed, 500) == pytest.approx(hours)
+    waiting = {**moves, "step_s": 3.0}  # where parameters respond to forces
+    timed = replace(timed, phases={"equilibrate": waiting, **timed.phases})
+    more = (3.0 - 0.25) * spec.evaluate.warmup / 3600
+    assert hours_of(spec, timed, 500) == pytest.approx(hours + more)
     untrained = replace(spec, train=replace(spec.train, steps=0))  # it is pretrained
     hours = (2.0 * spec.pretrain.steps + 500 + n_moves) / 3600
     assert hours_of(untrained, found, 500) == pytest.approx(hours)

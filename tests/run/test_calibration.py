@@ -16,12 +16,14 @@ sampler = { walkers = 8, steps = 1, warmup = 0 }
 ansatz = { kind = "ferminet", layers = 1, determinants = 1, one_electron_width = 4 }
 optimizer = { kind = "adam" }
 train.steps = 0
-evaluate.steps = 5
+evaluate = { steps = 5, warmup = 2, observables = ["forces"], observe_every = 5 }
 """
 
 
 def test_each_phase_is_timed_and_its_memory_is_told(monkeypatch, capsys, tmp_path) -> None:
     """All phases that cost time are measured, by their real programs, which need memory.
+
+    Among them the warm-up of evaluation, as parameters respond to forces in it.
 
     Pretraining counts as training, so training is measured although the spec has none.
     """
@@ -33,7 +35,7 @@ def test_each_phase_is_timed_and_its_memory_is_told(monkeypatch, capsys, tmp_pat
     machine, *phases = map(json.loads, capsys.readouterr().out.splitlines())
     assert machine["kind"] == "Machine"
     assert (machine["n_devices"], machine["memory_bytes"] > 0) == (jax.device_count(), True)
-    assert [found["phase"] for found in phases] == ["warmup", "train", "evaluate"]
+    assert [found["phase"] for found in phases] == [*("warmup", "train", "equilibrate", "evaluate")]
     for found in phases:
         assert 0 < found["step_s"] <= found["compile_s"] + 60
         assert found["n_steps"] >= 1

@@ -62,7 +62,7 @@ def test_a_killed_run_with_a_core_potential_ends_as_an_undisturbed_one(tmp_path:
 
     Catches rotations of the potential's quadrature that depend on more than seed, step and walker.
     """
-    text = TEXT.replace(json.dumps(NAMES), '["components", "r2"]')
+    text = TEXT.replace(json.dumps(NAMES), '["components", "r2", "forces"]')
     text = text.replace('["He", 0.0, 0.0, 0.0]]', '["Be", 0.0, 0.0, 0.0]]\necp = "ccecp"')
     run, other = make_run(tmp_path / "one", text), make_run(tmp_path / "two", text)
     for phase in ("train", "evaluate"):

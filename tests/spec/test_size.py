@@ -15,9 +15,10 @@ from vmcjob.observables import Subject, columns_of
 from vmcjob.run.calculation import build
 from vmcjob.run.optimizer import COLUMNS
 from vmcjob.spec import JobSpec, format_bytes, load_resolved, measure, parse_spec
-from vmcjob.spec.size import EVALUATE_COLUMNS, MORE_COLUMNS, TRAIN_COLUMNS
+from vmcjob.spec.size import EVALUATE_COLUMNS, MAX_RESPONDING, MORE_COLUMNS, TRAIN_COLUMNS
 from vmcjob.store import Checkpoint, Commit, Layout, RunStore
 from vmcjob.store.layout import SERIES
+from vmcjob.vmc import response
 
 ATOMS = {
     "H": '[["H", 0, 0, 0]]',
@@ -111,9 +112,17 @@ def test_the_response_to_two_nuclei_is_counted() -> None:
         measure(parse_spec(f'{text}["{name}"]\n', "h2.toml").points[0].spec)
         for name in ("forces", "r2")
     ]
+
+    def memory(n_walkers: int, warmup: int = 100) -> int:
+        more = f'["forces"]\nwarmup = {warmup}\n[sampler]\nwalkers = {n_walkers}\n'
+        return measure(parse_spec(text + more, "h2.toml").points[0].spec).memory_bytes
+
     vectors, scores = 6 * 5306 * 4, 512 * 5306 * 4 + 512**2 * 4
     assert sizes[0].memory_bytes - sizes[1].memory_bytes == vectors + scores
     assert sizes[0].store_bytes - sizes[1].store_bytes >= 2 * vectors
+    assert MAX_RESPONDING == response.MAX_WALKERS
+    assert memory(200_000) - memory(100_000) == 100_000 * 2 * 3 * 4  # the walkers alone
+    assert memory(512, warmup=0) == sizes[1].memory_bytes + vectors
 
 
 def test_columns_are_as_many_as_a_store_has() -> None:

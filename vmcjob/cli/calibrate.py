@@ -19,7 +19,7 @@ MATRICES = 16
 The programs of jobs/h2.toml with 512 and 2048 walkers need 24.4 and 298 MB. A line and a square
 through both numbers give 16 matrices.
 """
-MOVES, TRAINING, EVALUATION = "warmup", "train", "evaluate"
+MOVES, TRAINING, WAITING, EVALUATION = "warmup", "train", "equilibrate", "evaluate"
 
 
 @dataclass(frozen=True)
@@ -80,19 +80,23 @@ def hours_of(spec: "JobSpec", calibration: Calibration, n_evaluate: int) -> floa
     """Hours of all phases at the measured pace; None if a step that is needed was not timed.
 
     A step of pretraining counts as a step of training, which costs more. Without a measurement,
-    moves count as a step of evaluation, and this one as a step of training.
+    the warm-up of evaluation counts as moves, moves count as a step of evaluation, and this one as
+    a step of training.
     """
     phases = calibration.phases
     counts = {
         TRAINING: spec.train.steps + spec.pretrain.steps,
         EVALUATION: n_evaluate,
-        MOVES: spec.sampler.warmup + (spec.evaluate.warmup if n_evaluate else 0),
+        MOVES: spec.sampler.warmup,
+        WAITING: spec.evaluate.warmup if n_evaluate else 0,
     }
     if TRAINING not in phases and counts[TRAINING]:
         return None
     total = 0.0
     for phase, n_steps in counts.items():
-        timed = phases.get(phase) or phases.get(EVALUATION) or phases.get(TRAINING)
+        instead = (MOVES,) if phase == WAITING else ()
+        names = (phase, *instead, EVALUATION, TRAINING)
+        timed = next((phases[name] for name in names if name in phases), None)
         if n_steps and timed is None:
             return None
         total += n_steps * timed["step_s"] if timed else 0.0

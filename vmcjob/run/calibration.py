@@ -87,6 +87,8 @@ def _measure(spec: JobSpec, limit_s: float) -> Iterator[Machine | Measured]:
     is_needed = {
         Phase.WARMUP: True,  # its moves spread the walkers
         Phase.TRAIN: planned[Phase.TRAIN] or planned[Phase.PRETRAIN],  # which counts as training
+        # Else its steps are moves, too.
+        Phase.EQUILIBRATE: calculation.vmc.observing.responding and planned[Phase.EQUILIBRATE],
         Phase.EVALUATE: planned[Phase.EVALUATE],
     }
     for phase, is_measured in is_needed.items():

@@ -22,7 +22,9 @@ class Evaluate:
 
     steps: Annotated[int, between(0, MAX_STEPS), "measurements of the energy"] = 1000
     warmup: Annotated[
-        int, between(0, MAX_STEPS), "times `sampler.steps` moves before the first measurement"
+        int,
+        between(0, MAX_STEPS),
+        "times `sampler.steps` moves before the first measurement; forces are prepared meanwhile",
     ] = 100
     parameters: Annotated[
         Literal["best", "average", "last"],

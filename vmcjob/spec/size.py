@@ -38,6 +38,10 @@ OCCUPIED: Final = (1, 2, 5, 6, 9, 10, 15)
 """States of one spin up to 1s, 2s, 2p, 3s, 3p, 4s, 3d; higher states count as 3d."""
 
 
+MAX_RESPONDING = 1024
+"""Walkers to which the response of the parameters is fitted, at most (`vmc.response`)."""
+
+
 @dataclass(frozen=True)
 class Size:
     """The size of one run."""
@@ -55,10 +59,12 @@ def measure(spec: "JobSpec") -> Size:
     walkers = n_walkers * spec.system.n_electrons * 3 * number
     n_responses = _count_responses(spec)
     memory = n_parameters * number * (1 + n_responses) + walkers
-    if n_responses or (spec.train.steps and _has_scores(optimizer)):
-        memory += n_walkers * n_parameters * number
-        has_gram = n_responses or not isinstance(optimizer, Sr)
-        memory += n_walkers**2 * number if has_gram else 0
+    n_scores = n_walkers if spec.train.steps and _has_scores(optimizer) else 0
+    n_gram = 0 if isinstance(optimizer, Sr) else n_scores
+    if n_responses and spec.evaluate.warmup and spec.evaluate.steps:
+        n_fit = min(n_walkers, MAX_RESPONDING)
+        n_scores, n_gram = max(n_scores, n_fit), max(n_gram, n_fit)
+    memory += (n_scores * n_parameters + n_gram**2) * number
     is_averaged = spec.train.steps > 0 and spec.evaluate.parameters != "last"
     n_vectors = 1 + _memories(optimizer) + is_averaged + n_responses
     checkpoint = n_parameters * number * n_vectors + walkers

@@ -81,8 +81,8 @@ def apply_inverse(
 
     Without the iterations of `solve_gram`: the rounding of O Oᵀ has to be small beside λ.
     """
-    w = jax.vmap(_factorise(scores.gram(), damping).solve)(rhs)
-    return jax.vmap(scores.apply_transpose)(w)
+    solve = _factorise(scores.gram(), damping).solve
+    return jax.lax.map(lambda b: scores.apply_transpose(solve(b)), rhs)
 
 
 def _solved(

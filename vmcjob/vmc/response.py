@@ -37,6 +37,9 @@ DAMPING: Final = 1e-2
 MEMORY: Final = 0.99
 """μ: about a hundred batches count."""
 
+MAX_WALKERS: Final = 1024
+"""Of a batch, as many walkers at most. So the fit needs no more memory where walkers are many."""
+
 Response = Float[Array, "change param"]
 """θ′ for each change, with flat parameters."""
 ChangesOf = Callable[[Float[Array, "elec 3"]], Float[Array, " change"]]
@@ -55,15 +58,25 @@ def improve(
 
     Where the result is not finite, the response stays.
     """
+    r = _some(r)
     scale = 1.0 / jnp.sqrt(devices.total(r.shape[0])).astype(r.dtype)
     scores = centred_scores(log_psi, params, r, scale, chunk_divisor)
     changes = devices.concatenate(map_walkers(changes_of, r, chunk_divisor=chunk_divisor))
     changes = scale * (changes - jnp.mean(changes, axis=0))
-    kept = jax.vmap(scores.split)(MEMORY * response)
-    left = changes.T + jax.vmap(scores.apply)(kept)
+    kept = jax.lax.map(scores.split, MEMORY * response)
+    left = changes.T + jax.lax.map(scores.apply, kept)
     solved = apply_inverse(scores, left, DAMPING)
-    found = jax.vmap(scores.join)(jax.tree.map(jnp.subtract, kept, solved))
+    found = jax.lax.map(scores.join, jax.tree.map(jnp.subtract, kept, solved))
     return jnp.where(devices.all_finite(found), found, response)
+
+
+def _some(r: Float[Array, "walker elec 3"]) -> Float[Array, "some elec 3"]:
+    """This device's part of the first `MAX_WALKERS` walkers, the same on any number of devices."""
+    n_devices = devices.total(1)
+    if len(r) * n_devices <= MAX_WALKERS:
+        return r
+    own = devices.own_walkers(MAX_WALKERS // n_devices)
+    return devices.concatenate(r)[own]
 
 
 def added(
