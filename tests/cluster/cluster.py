@@ -1,6 +1,7 @@
 """The testbed as tests see it, and a folder in which a user of it works."""
 
 import json
+import logging
 import os
 import signal
 import subprocess
@@ -24,6 +25,7 @@ from vmcjob.runs.status import rows
 from vmcjob.scheduler import Watch
 from vmcjob.store import RunStore
 
+log = logging.getLogger(__name__)
 TESTBED = str(Path(__file__).parents[2] / "slurm" / "testbed" / "testbed")
 NUMBER = "VMCJOB_TESTBED_NUMBER"  # the variable that says which testbed is meant
 PATIENCE_S = 900.0  # a loaded machine is slow, and no failure
@@ -129,6 +131,7 @@ class Cluster:
         for line in set(self.call("sinfo", "--noheader", "--Node", "--format=%N %T").splitlines()):
             node, state = line.split()
             if "drain" in state:
+                log.warning("%s was drained: %s", node, self.call("sinfo", "--list-reasons"))
                 self.call("scontrol", "update", f"NodeName={node}", "State=RESUME")
 
     def wait_until_idle(self) -> None:
@@ -140,6 +143,7 @@ class Cluster:
         while self.call("squeue", "--noheader"):
             assert time.monotonic() < deadline, self.call("squeue")
             time.sleep(0.2)
+        self.undrain()
 
     def job_ids(self, below: Path) -> list[str]:
         """Jobs that have not ended and belong to runs below a folder, elements one by one."""
@@ -306,7 +310,9 @@ class Room:
         """Everything that may tell why a test waited in vain."""
         logs = [*self.runs.glob(".slurm/*/*_log.err"), *self.runs.glob("*/log.txt")]
         texts = [f"{path}:\n{path.read_text()[-2000:]}" for path in logs]
-        slurm = (self.cluster.call("squeue"), self.cluster.call("sinfo", "--list-reasons"))
+        slurm = []
+        with suppress(subprocess.SubprocessError):  # there may be no controller just now
+            slurm += [self.cluster.call("squeue"), self.cluster.call("sinfo", "--list-reasons")]
         return "\n".join([self.start("status").stdout, *slurm, *texts])
 
     def list(self) -> list[RunDir]:

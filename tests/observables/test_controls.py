@@ -187,3 +187,17 @@ def test_strangers_are_no_help_in_series_of_few_independent_samples(n: int, phi:
     z = np.stack([ar1(rng, 100, n, phi) for _ in range(4)], axis=-1)
     pairs = zip(ar1(rng, 100, n, phi), z, strict=True)
     assert np.mean([controlled(x, strangers) is not x for x, strangers in pairs]) <= 0.05
+
+
+@pytest.mark.parametrize(("n", "phi"), [(100, 0.9), (200, 0.95), (400, 0.5)])
+def test_two_sets_of_strangers_leave_the_error_bar_as_it_is(n: int, phi: float) -> None:
+    """Twenty-one coefficients fit the noise of so short a series, and hide its correlations.
+
+    Catches a choice by the number of independent samples that is left after the fit: a quarter of
+    the first series would be changed, and their errors would be half as large as they should be.
+    """
+    rng = np.random.default_rng(1)
+    z = np.stack([ar1(rng, 60, n, phi) for _ in range(21)], axis=-1).reshape(60, n, 3, 7)
+    pairs = zip(ar1(rng, 60, n, phi), z, strict=True)
+    found = [controlled(x, one.sum(axis=1), one.reshape(n, -1)) is x for x, one in pairs]
+    assert np.mean(found) >= 0.95

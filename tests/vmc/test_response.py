@@ -122,8 +122,9 @@ def test_scores_that_are_kept_as_factors_give_the_same_response(n_devices, float
 def test_of_many_walkers_the_first_ones_are_enough(walkers, monkeypatch) -> None:
     """The same ones on one and on two devices."""
     monkeypatch.setattr(response, "MAX_WALKERS", 32)
-    one, two = (fitted(n, walkers) for n in (1, 2))
+    one, two, four = (fitted(n, walkers) for n in (1, 2, 4))
     np.testing.assert_allclose(two, one, atol=1e-4)
+    np.testing.assert_allclose(four, one, atol=1e-4)
     np.testing.assert_array_equal(one, fitted(1, walkers[:, :32]))
 
 

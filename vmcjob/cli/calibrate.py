@@ -79,9 +79,9 @@ def read_calibration(output: str) -> Calibration:
 def hours_of(spec: "JobSpec", calibration: Calibration, n_evaluate: int) -> float | None:
     """Hours of all phases at the measured pace; None if a step that is needed was not timed.
 
-    A step of pretraining counts as a step of training, which costs more. Without a measurement,
-    the warm-up of evaluation counts as moves, moves count as a step of evaluation, and this one as
-    a step of training.
+    A step of pretraining counts as a step of training, which costs more. What was not timed counts
+    as something else: moves as evaluation, evaluation as training. The warm-up of evaluation counts
+    as moves, or as training where parameters respond to forces.
     """
     phases = calibration.phases
     counts = {
@@ -94,8 +94,8 @@ def hours_of(spec: "JobSpec", calibration: Calibration, n_evaluate: int) -> floa
         return None
     total = 0.0
     for phase, n_steps in counts.items():
-        instead = (MOVES,) if phase == WAITING else ()
-        names = (phase, *instead, EVALUATION, TRAINING)
+        instead = (TRAINING if "forces" in spec.evaluate.observables else MOVES,)
+        names = (phase, *(instead if phase == WAITING else ()), EVALUATION, TRAINING)
         timed = next((phases[name] for name in names if name in phases), None)
         if n_steps and timed is None:
             return None

@@ -221,6 +221,9 @@ class _Given:
         parts = (self.local, self.score, self.product)
         means = (np.tensordot(one, direction, ((1, 2), (0, 1))) for one in parts)
         series = pseudovalues(lambda *means: force(Means(*means)), *means, self.energy)
-        by_nucleus = np.einsum("naxf,ax->naf", self.controls, direction)
-        each = by_nucleus.reshape(len(series), -1)
-        return estimate(controlled(series, by_nucleus.sum(axis=1), each))
+        moving = np.any(direction, axis=1)
+        by_nucleus = np.einsum("naxf,ax->naf", self.controls[:, moving], direction[moving])
+        sets = [by_nucleus.sum(axis=1)]
+        if np.sum(moving) > 1:
+            sets.append(by_nucleus.reshape(len(series), -1))
+        return estimate(controlled(series, *sets))

@@ -9,13 +9,13 @@ from vmcjob.observables.contracts import Quantity
 from vmcjob.stats import MIN_INDEPENDENT, Estimate, estimate
 
 MAX_RATIO = 0.8
-"""Largest ratio of the errors with and without controls at which controls are used: a smaller
-ratio does not happen by chance."""
+"""Largest ratio of the errors with and without controls at which controls are used, with enough
+independent samples: a smaller ratio is rare by chance."""
 
 N_FOLDS = 5
 N_BLOCKS = 100
 BLOCKS_PER_CONTROL = 10
-"""The fewest blocks for many controls, where the series has as many steps."""
+"""At least so many blocks for each control, if there are enough steps."""
 MIN_STEPS = 100
 """Shortest series with controls; shorter ones do not determine the coefficients."""
 
@@ -31,20 +31,27 @@ def controlled(values: np.ndarray, *controls: np.ndarray) -> np.ndarray:
     correlations in time. Each stretch of the series uses coefficients from the rest of the series,
     so they are independent of the numbers that they multiply, and the mean has no bias.
 
-    The better series is chosen by its error, with autocorrelation. With fewer than
-    `MIN_INDEPENDENT` independent samples, errors are uncertain, and the smaller one may be smaller
-    by luck. Then the fewer samples there are, the smaller the error has to be.
+    The better series is chosen by its error, with autocorrelation. With few independent samples,
+    errors are uncertain, and the smaller one may be smaller by luck: below `MIN_INDEPENDENT`, or
+    `BLOCKS_PER_CONTROL` for each control of a later set. The fewer samples there are, the smaller
+    the error has to be. They are counted in the series as it was, too, since noise of the
+    coefficients hides correlations.
 
     Args:
         values: by step.
         controls: by step and field, each of mean zero; not used if one is not finite.
     """
-    best = values
-    for one in controls:
+    best, plain = values, estimate(values)
+    best_error = plain.error
+    for place, one in enumerate(controls):
         found = _regressed(values, one)
+        if found is values:
+            continue
         better = estimate(found)
-        max_ratio = MAX_RATIO * min(1.0, better.n_eff / MIN_INDEPENDENT)
-        best = found if better.error < max_ratio * estimate(best).error else best
+        needed = max(MIN_INDEPENDENT, BLOCKS_PER_CONTROL * one.shape[1] if place else 0)
+        max_ratio = MAX_RATIO * min(1.0, min(better.n_eff, plain.n_eff) / needed)
+        if better.error < max_ratio * best_error:
+            best, best_error = found, better.error
     return best
 
 

@@ -41,7 +41,7 @@ class FermiNet:
     core_holes: CoreHoles = None
     rescale_inputs: Annotated[
         bool,
-        "whether distances d enter the network as log(1 + d), and vectors so scaled",
+        "whether distances d enter the network as log(1 + d), and vectors x as x log(1 + d)/d",
         Before(False),
     ] = False
     jastrow: Jastrow = True

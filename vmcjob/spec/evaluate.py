@@ -24,7 +24,8 @@ class Evaluate:
     warmup: Annotated[
         int,
         between(0, MAX_STEPS),
-        "times `sampler.steps` moves before the first measurement; forces are prepared meanwhile",
+        "times `sampler.steps` moves before the first measurement; for forces, parameters are "
+        "fitted meanwhile to follow the nuclei",
     ] = 100
     parameters: Annotated[
         Literal["best", "average", "last"],

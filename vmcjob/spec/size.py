@@ -38,7 +38,7 @@ OCCUPIED: Final = (1, 2, 5, 6, 9, 10, 15)
 """States of one spin up to 1s, 2s, 2p, 3s, 3p, 4s, 3d; higher states count as 3d."""
 
 
-MAX_RESPONDING = 1024
+MAX_RESPONDING: Final = 1024
 """Walkers to which the response of the parameters is fitted, at most (`vmc.response`)."""
 
 

@@ -9,8 +9,8 @@ follows by its weight ω = ω_A(r_i). D = ∂_R + Σ_i ω ∂_i moves nucleus an
 the moving coordinates. It has second derivatives of ψ, and no third ones as D E_L has (C. Filippi
 and C. J. Umrigar, Phys. Rev. B 61, R16291 (2000); S. Sorella and L. Capriotti, J. Chem. Phys. 133,
 234111 (2010)). The second mean is Pulay's: ψ follows the nucleus at fixed parameters. The
-response of the parameters takes most of its variance away, and leaves the mean where the energy is
-at a minimum (`response`).
+response of the parameters takes variance away, and leaves the mean where the energy is at a minimum
+(`response`).
 
 The check needs only ∇L (R. Assaraf and M. Caffarel, J. Chem. Phys. 119, 10536 (2003), eq. 73):
 

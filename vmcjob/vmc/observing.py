@@ -130,11 +130,13 @@ class Observing:
         return next((one for one in self.observables if isinstance(one, Responding)), None)
 
     def no_response(self, params: Params) -> Response | None:
-        """Zeros for the response of the parameters; None if no observable takes one."""
+        """Zeros for the response; None if no observable takes one, or there are no parameters."""
         one = self.responding
         if one is None:
             return None
         none = no_direction(params)
+        if not len(none):
+            return None
         return jnp.zeros((one.n_changes, len(none)), none.dtype)
 
     def measure(self, sample: Sample) -> dict[str, Array]:

@@ -71,7 +71,7 @@ def improve(
 
 
 def _some(r: Float[Array, "walker elec 3"]) -> Float[Array, "some elec 3"]:
-    """This device's part of the first `MAX_WALKERS` walkers, the same on any number of devices."""
+    """This device's part of the first `MAX_WALKERS` walkers, or some less: all parts are equal."""
     n_devices = devices.total(1)
     if len(r) * n_devices <= MAX_WALKERS:
         return r
