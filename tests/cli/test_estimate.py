@@ -184,6 +184,10 @@ def test_hours_are_those_of_all_phases() -> None:
     timed = replace(timed, phases={"equilibrate": waiting, **timed.phases})
     more = (3.0 - 0.25) * spec.evaluate.warmup / 3600
     assert hours_of(spec, timed, 500) == pytest.approx(hours + more)
+    forced = replace(spec, evaluate=replace(spec.evaluate, observables=("forces",)))
+    fitted = replace(timed, phases={"warmup": moves, **found.phases})  # the fit was not timed
+    more = (2.0 - 0.25) * spec.evaluate.warmup / 3600
+    assert hours_of(forced, fitted, 500) == pytest.approx(hours + more)
     untrained = replace(spec, train=replace(spec.train, steps=0))  # it is pretrained
     hours = (2.0 * spec.pretrain.steps + 500 + n_moves) / 3600
     assert hours_of(untrained, found, 500) == pytest.approx(hours)

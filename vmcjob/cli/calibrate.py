@@ -92,10 +92,9 @@ def hours_of(spec: "JobSpec", calibration: Calibration, n_evaluate: int) -> floa
     }
     if TRAINING not in phases and counts[TRAINING]:
         return None
-    total = 0.0
+    total, instead = 0.0, TRAINING if "forces" in spec.evaluate.observables else MOVES
     for phase, n_steps in counts.items():
-        instead = (TRAINING if "forces" in spec.evaluate.observables else MOVES,)
-        names = (phase, *(instead if phase == WAITING else ()), EVALUATION, TRAINING)
+        names = (phase, instead if phase == WAITING else phase, EVALUATION, TRAINING)
         timed = next((phases[name] for name in names if name in phases), None)
         if n_steps and timed is None:
             return None

@@ -51,10 +51,7 @@ def eliminated_factors(
     inverse = jnp.zeros((*a.shape[:-2], 0, n), a.dtype)
     for k, row in reversed(list(enumerate(rows))):
         pivot, others = row[..., :1], row[..., 1 : n - k, None]
-        is_zero = pivot == 0.0
-        one = jnp.ones_like(pivot)
-        reciprocal = jnp.where(is_zero, 0.0, ratio(one, jnp.where(is_zero, one, pivot)))
-        solved = (eye[..., k, :] - jnp.sum(others * inverse, axis=-2)) * reciprocal
+        solved = (eye[..., k, :] - jnp.sum(others * inverse, axis=-2)) * reciprocal(pivot)
         inverse = kept(jnp.concatenate([solved[..., None, :], inverse], axis=-2))
     return jnp.stack([row[..., -n:] for row in rows], axis=-2), inverse
 
@@ -71,12 +68,18 @@ def _pivot_rows(a: Inexact[Array, "*batch n column"]) -> Iterator[PivotRow]:
         yield PivotRow(row, place != 0)
         others = jnp.where(is_pivot, a[..., :1, :], a)[..., 1:, :]
         pivot = row[..., :1]
-        scaled = ratio(row[..., 1:], jnp.where(pivot == 0.0, 1.0, pivot))
+        scaled = _ratio(row[..., 1:], jnp.where(pivot == 0.0, 1.0, pivot))
         a = kept(others[..., 1:] - others[..., :1] * scaled[..., None, :])
 
 
+def reciprocal(x: Array) -> Array:
+    """1 / x, and 0 at x = 0."""
+    is_zero, one = x == 0.0, jnp.ones_like(x)
+    return jnp.where(is_zero, 0.0, _ratio(one, jnp.where(is_zero, one, x)))
+
+
 @jax.custom_jvp
-def ratio(x: Array, y: Array) -> Array:
+def _ratio(x: Array, y: Array) -> Array:
     """x / y, whose derivative has no square of y.
 
     An electron 40 bohr away has orbitals near 1e-20, whose square is zero in float32.
@@ -84,8 +87,8 @@ def ratio(x: Array, y: Array) -> Array:
     return x / y
 
 
-@ratio.defjvp
+@_ratio.defjvp
 def _ratio_jvp(primals, tangents):
     (x, y), (dx, dy) = primals, tangents
-    found = ratio(x, y)
+    found = _ratio(x, y)
     return found, dx / y - found * (dy / y)

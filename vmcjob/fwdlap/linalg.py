@@ -10,7 +10,7 @@ from jax import Array, lax
 from jaxtyping import Inexact
 
 from vmcjob.fwdlap.cpu import kept, kept_in_order
-from vmcjob.fwdlap.elimination import eliminated_factors, is_eliminated, ratio
+from vmcjob.fwdlap.elimination import eliminated_factors, is_eliminated, reciprocal
 from vmcjob.fwdlap.generic import stack_directions, uniform_blocks
 from vmcjob.fwdlap.interpreter import bind, open_jaxpr
 from vmcjob.fwdlap.node import Node, Value, make_node, total
@@ -128,9 +128,7 @@ def _lower_inverse(lower: Inexact[Array, "*batch n n"]) -> Inexact[Array, "*batc
     index = np.arange(n)
     diagonal = jnp.diagonal(lower, axis1=-2, axis2=-1)[..., None]
     # A singular matrix has no inverse: return finite numbers, which later get a weight of zero.
-    is_zero, one = diagonal == 0.0, jnp.ones_like(diagonal)
-    reciprocal = jnp.where(is_zero, 0.0, ratio(one, jnp.where(is_zero, one, diagonal)))
-    inverse = jnp.eye(n, dtype=lower.dtype) * reciprocal
+    inverse = jnp.eye(n, dtype=lower.dtype) * reciprocal(diagonal)
     size = 1
     while size < n:
         block = index // size

@@ -56,7 +56,7 @@ def controlled(values: np.ndarray, *controls: np.ndarray) -> np.ndarray:
 
 
 def _regressed(values: np.ndarray, controls: np.ndarray) -> np.ndarray:
-    """The series minus its regression on the controls; the series itself where there is none."""
+    """The series minus its regression on the controls; itself if the series has none."""
     if len(values) < MIN_STEPS or not np.isfinite(controls).all() or not np.isfinite(values).all():
         return values
     spread = controls.std(axis=0)
